@@ -41,6 +41,7 @@ const (
 	CaptureChanged Action = "capture_changed"    // whether raw output of an agent is kept
 	MCPAdded       Action = "mcp_server_added"   // to the configuration of an agent
 	MCPRemoved     Action = "mcp_server_removed" // from the configuration of an agent
+	FolderCreated  Action = "folder_created"     // for a session to come
 	KeyBrokered    Action = "key_brokered"       // a broker began to hold the API key of a session's agent
 	Refusal        Action = "request_refused"    // for want of a credential or a scope
 
@@ -52,7 +53,7 @@ const (
 func Actions() []Action {
 	return []Action{
 		Started, Stopped, Login, LoginCode, Logout, TokenCreated, Renamed, Revoked, Decision, RuleAdded, RuleRemoved,
-		SessionCreated, SessionChanged, SessionDeleted, CaptureChanged, MCPAdded, MCPRemoved, KeyBrokered, Refusal, Damaged, Dropped,
+		SessionCreated, SessionChanged, SessionDeleted, CaptureChanged, MCPAdded, MCPRemoved, FolderCreated, KeyBrokered, Refusal, Damaged, Dropped,
 	}
 }
 

@@ -31,6 +31,7 @@ const (
 	maxLines   = 5000     // lines of text in one result
 	maxListed  = 2000     // entries of a listed directory
 	maxFolders = 200      // directories in one result of [Service.Folders]
+	maxName    = 255      // bytes of the name of a directory that is created
 )
 
 // The errors of this package. Their messages are safe to show. Other errors are
@@ -48,6 +49,9 @@ var (
 	ErrBadQuery = errors.New("the query has more than 200 characters")
 	ErrNoHome   = errors.New(`the path must be absolute, or begin with "~/"`)
 	ErrGone     = errors.New("there is no such folder, or it cannot be read")
+	ErrExists   = errors.New("a file or folder with this name exists already; choose another name")
+	ErrBadName  = errors.New(`the name must have 1 to 255 bytes; it must not contain "/", "\\" or control characters, begin with a dot or a space, end with a dot or a space, or be one that usually holds secrets`)
+	ErrNotMade  = errors.New("the server cannot create a folder here; choose a folder in which the server's user may write")
 )
 
 // A Service completes paths from indexes that it keeps for some minutes. It is
@@ -69,6 +73,10 @@ type Config struct {
 	// absolute and contains no symbolic links. Default: none
 	DataDir string
 
+	// Refuse returns why no session can start in a directory, an absolute
+	// path, or "". It may be called concurrently. Default: refuses nothing
+	Refuse func(dir string) string
+
 	// Redact removes secrets from texts. Default: removes nothing
 	Redact func(string) string
 }
@@ -88,6 +96,9 @@ func New(cfg Config) *Service {
 	useRanking()
 	if cfg.Redact == nil {
 		cfg.Redact = func(s string) string { return s }
+	}
+	if cfg.Refuse == nil {
+		cfg.Refuse = func(string) string { return "" }
 	}
 	return &Service{cfg: cfg, bounds: defaultBounds(), walks: make(chan struct{}, maxWalks), reads: make(chan struct{}, maxReads), kept: make(map[string]*index), repos: new(repositories)}
 }

@@ -3,6 +3,7 @@ package files
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/junegunn/fzf/src/util"
@@ -22,6 +24,7 @@ import (
 type Folders struct {
 	Home         string   `json:"home,omitempty" doc:"Home directory of the server's user."`
 	Path         string   `json:"path" doc:"Absolute path of the directory that was listed."`
+	Refused      string   `json:"refused,omitempty" doc:"Why no session can start in path. Absent if one can."`
 	Folders      []Folder `json:"folders" doc:"Directories in path that match what follows it, at most 200. Hidden directories match only if it begins with a dot."`
 	More         bool     `json:"more,omitempty" doc:"Whether more directories match."`
 	Suggested    string   `json:"suggested,omitempty" doc:"A directory for a first session: the server's working directory if a session could start there, else the git repository that was used last. Only if the request names no path."`
@@ -33,6 +36,8 @@ type Folder struct {
 	Name string `json:"name" doc:"Name of the directory in the one above."`
 	Path string `json:"path" doc:"Absolute path."`
 	Git  bool   `json:"git,omitempty" doc:"Whether the directory is the root of a git repository."`
+
+	Refused string `json:"refused,omitempty" doc:"Why no session can start in the directory. Absent if one can."`
 }
 
 // Folders lists directories, for a person who chooses one. path is absolute or
@@ -55,6 +60,7 @@ func (s *Service) Folders(ctx context.Context, path string) (Folders, error) {
 	out := Folders{Home: home, Path: dir}
 	err = s.walk(ctx, func() error {
 		out.Folders, out.More, err = s.folders(ctx, dir, name)
+		out.Refused = s.cfg.Refuse(dir)
 		return err
 	})
 	if err != nil {
@@ -64,6 +70,67 @@ func (s *Service) Folders(ctx context.Context, path string) (Folders, error) {
 		err = s.walk(ctx, func() error { out.Repositories = s.repositories(ctx, home); return ctx.Err() })
 	}
 	return out, err
+}
+
+// Create creates the directory name in parent, for a person who needs a new
+// directory for a session. parent is absolute or begins with "~/", and exists.
+// Create follows no link that replaces an element of parent meanwhile. It calls
+// record with the path before it creates the directory; if record fails, Create
+// creates nothing and returns its error.
+func (s *Service) Create(ctx context.Context, parent, name string, record func(path string) error) (out Folder, err error) {
+	if parent == "" {
+		return Folder{}, ErrNoHome
+	}
+	if !creatable(name) {
+		return Folder{}, ErrBadName
+	}
+	home, err := os.UserHomeDir()
+	if err != nil || !filepath.IsAbs(home) {
+		home = ""
+	}
+	dir, _, err := splitFolder(parent+string(filepath.Separator), home)
+	if err != nil {
+		return Folder{}, err
+	}
+	err = s.walk(ctx, func() error {
+		root, real, err := s.openFolder(dir)
+		if err != nil {
+			return err
+		}
+		defer root.Close()
+		if s.own(filepath.Join(real, name)) {
+			return ErrGone
+		}
+		if _, err := root.Lstat(name); err == nil {
+			return ErrExists
+		}
+		path := filepath.Join(dir, name)
+		if err := record(path); err != nil {
+			return err
+		}
+		switch err := root.Mkdir(name, 0o755); {
+		case errors.Is(err, fs.ErrExist):
+			return ErrExists
+		case err != nil:
+			return ErrNotMade
+		}
+		out = s.folder(path, false)
+		return nil
+	})
+	return out, err
+}
+
+// creatable reports whether a person may give a new directory this name: every
+// system can store it, Folders shows it, and it looks like no other name.
+func creatable(name string) bool {
+	if name == "" || len(name) > maxName || !shown(name) || strings.ContainsAny(name, `/\`) || secretName(folded(name)) {
+		return false
+	}
+	if strings.HasPrefix(name, ".") || strings.TrimRight(strings.TrimSpace(name), ".") != name {
+		return false
+	}
+	local, err := filepath.Localize(name)
+	return err == nil && local == name && !strings.ContainsFunc(name, func(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) })
 }
 
 // splitFolder returns the directory to list and the beginning of a name in it.
@@ -89,13 +156,12 @@ func splitFolder(path, home string) (dir, name string, err error) {
 
 // folders returns the directories in dir that match name.
 func (s *Service) folders(ctx context.Context, dir, name string) (out []Folder, more bool, err error) {
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil || s.own(real) || Secret(filepath.ToSlash(real)) || utf8.RuneCountInString(name) > maxQuery {
+	if utf8.RuneCountInString(name) > maxQuery {
 		return nil, false, ErrGone
 	}
-	root, err := nofollow.Root(real)
+	root, real, err := s.openFolder(dir)
 	if err != nil {
-		return nil, false, ErrGone
+		return nil, false, err
 	}
 	defer root.Close()
 	f, err := root.Open(".")
@@ -122,9 +188,27 @@ func (s *Service) folders(ctx context.Context, dir, name string) (out []Folder, 
 			continue
 		}
 		_, err := root.Lstat(filepath.Join(n, ".git"))
-		out = append(out, Folder{Name: n, Path: filepath.Join(dir, n), Git: err == nil})
+		out = append(out, s.folder(filepath.Join(dir, n), err == nil))
 	}
 	return out, len(matching) > maxFolders, nil
+}
+
+// folder describes a directory.
+func (s *Service) folder(path string, git bool) Folder {
+	return Folder{Name: filepath.Base(path), Path: path, Git: git, Refused: s.cfg.Refuse(path)}
+}
+
+// openFolder opens a directory that may be shown. real is its path without
+// symbolic links.
+func (s *Service) openFolder(dir string) (root *os.Root, real string, err error) {
+	real, err = filepath.EvalSymlinks(dir)
+	if err != nil || s.own(real) || Secret(filepath.ToSlash(real)) {
+		return nil, "", ErrGone
+	}
+	if root, err = s.Project(real).open(); err != nil {
+		return nil, "", ErrGone
+	}
+	return root, real, nil
 }
 
 // own reports whether dir, a path without symbolic links, is the server's data
@@ -186,7 +270,7 @@ func (s *Service) repositories(ctx context.Context, home string) []Folder {
 	}
 	r.found, r.at = nil, time.Now()
 	for _, repo := range found[:min(len(found), maxRepositories)] {
-		r.found = append(r.found, Folder{Name: filepath.Base(repo.path), Path: filepath.Join(home, repo.path), Git: true})
+		r.found = append(r.found, s.folder(filepath.Join(home, repo.path), true))
 	}
 	return slices.Clone(r.found)
 }

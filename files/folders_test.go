@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -97,4 +98,98 @@ func TestFoldersIsBounded(t *testing.T) {
 	if got, err := s.Folders(t.Context(), "~/"); err != nil || !got.More || len(got.Folders) != maxFolders {
 		t.Errorf("got %d folders, more %v, %v", len(got.Folders), got.More, err)
 	}
+}
+
+func TestFoldersSaysWhereNoSessionCanStart(t *testing.T) {
+	_, home := newHome(t, "data/runnel/runnel.db", "code/app/.git/HEAD", "locked/x")
+	s := New(Config{DataDir: filepath.Join(home, "data", "runnel"), Refuse: func(dir string) string {
+		if dir == home || dir == filepath.Join(home, "data") || dir == filepath.Join(home, "locked") {
+			return "not here"
+		}
+		return ""
+	}})
+	got, err := s.Folders(t.Context(), "")
+	if err != nil || got.Refused != "not here" {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	for _, f := range append(got.Folders, got.Repositories...) {
+		if want := f.Name == "data" || f.Name == "locked"; (f.Refused == "not here") != want {
+			t.Errorf("got %+v", f)
+		}
+	}
+}
+
+func TestCreateMakesOneFolder(t *testing.T) {
+	s, home := newHome(t, "code/app/.git/HEAD", "code/a.txt", "data/runnel/runnel.db", ".ssh/id_rsa")
+	if err := os.Symlink("code", filepath.Join(home, "linked")); err != nil {
+		t.Fatal(err)
+	}
+	for _, parent := range []string{home, "~/code", "~/linked/"} {
+		var recorded string
+		got, err := s.Create(t.Context(), parent, "new project", func(path string) error { recorded = path; return nil })
+		if err != nil || got.Path != recorded || got.Name != "new project" || !filepath.IsAbs(got.Path) {
+			t.Fatalf("%s: got %+v, %v", parent, got, err)
+		}
+		info, err := os.Stat(got.Path)
+		if err != nil || !info.IsDir() || info.Mode().Perm()&0o022 != 0 {
+			t.Errorf("%s: %v, %v", parent, info, err)
+		}
+		if err := os.Remove(got.Path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := treeOf(t, home)
+	for _, c := range []struct {
+		parent, name string
+		want         error
+	}{
+		{"~/code", "app", ErrExists}, {"~/code", "a.txt", ErrExists}, {"~", "linked", ErrExists},
+		{"~/code", "", ErrBadName}, {"~/code", ".", ErrBadName}, {"~/code", "..", ErrBadName}, {"~/code", ".hidden", ErrBadName},
+		{"~/code", "a/b", ErrBadName}, {"~/code", "../b", ErrBadName}, {"~/code", "/b", ErrBadName}, {"~/code", `a\b`, ErrBadName},
+		{"~/code", "a\x00b", ErrBadName}, {"~/code", "a\nb", ErrBadName}, {"~/code", "\xff", ErrBadName}, {"~/code", " a", ErrBadName}, {"~/code", "a ", ErrBadName}, {"~/code", "a.", ErrBadName},
+		{"~/code", "a\u202eb", ErrBadName}, {"~/code", strings.Repeat("a", 256), ErrBadName}, {"~/code", "id_rsa", ErrBadName},
+		{"~/none", "a", ErrGone}, {"~/code/a.txt", "a", ErrGone}, {"~/data/runnel", "a", ErrGone}, {"~/.ssh", "a", ErrGone},
+		{"code", "a", ErrNoHome}, {"", "a", ErrNoHome}, {"~other", "a", ErrNoHome}, {"~/" + strings.Repeat("a", 5000), "a", ErrNoHome},
+	} {
+		if got, err := s.Create(t.Context(), c.parent, c.name, silent); !errors.Is(err, c.want) {
+			t.Errorf("%q in %q: got %+v, %v, want %v", c.name, c.parent, got, err, c.want)
+		}
+	}
+	failed := errors.New("no entry")
+	if got, err := s.Create(t.Context(), "~/code", "a", func(string) error { return failed }); err != failed {
+		t.Errorf("without a record: got %+v, %v", got, err)
+	}
+	if after := treeOf(t, home); !slices.Equal(before, after) {
+		t.Errorf("got %q, want %q", after, before)
+	}
+}
+
+func TestCreateFailsWhereNothingCanBeWritten(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may write everywhere")
+	}
+	s, home := newHome(t, "locked/x")
+	locked := filepath.Join(home, "locked")
+	if err := os.Chmod(locked, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(locked, 0o700) })
+	if got, err := s.Create(t.Context(), locked, "a", silent); !errors.Is(err, ErrNotMade) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func silent(string) error { return nil }
+
+// treeOf returns the paths below dir.
+func treeOf(t *testing.T, dir string) (out []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		out = append(out, path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"os"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/files"
 )
 
@@ -44,6 +46,12 @@ func (f Files) Folders(ctx context.Context, path string) (files.Folders, error) 
 	return out, err
 }
 
+// CreateFolder creates a directory in which a session can work; see
+// [files.Service.Create].
+func (f Files) CreateFolder(ctx context.Context, parent, name string, record func(path string) error) (files.Folder, error) {
+	return f.g.files.Create(ctx, parent, name, record)
+}
+
 // suggested returns the directory for a first session, or "" if none is likely.
 func (f Files) suggested(repositories []files.Folder) string {
 	if dir, err := os.Getwd(); err == nil {
@@ -61,8 +69,14 @@ func (f Files) suggested(repositories []files.Folder) string {
 
 // newFiles returns the service that reads the files of projects. It removes the
 // secrets that are also removed from events.
-func newFiles(cfg Config) *files.Service {
-	c := files.Config{DataDir: cfg.DataDir}
+func newFiles(cfg Config, projects projects) *files.Service {
+	c := files.Config{DataDir: cfg.DataDir, Refuse: func(dir string) string {
+		var refused *runnel.Error
+		if _, err := projects.check(dir); errors.As(err, &refused) {
+			return refused.Message
+		}
+		return ""
+	}}
 	if cfg.Filter != nil {
 		c.Redact = redactor(cfg)
 	}

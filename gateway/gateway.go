@@ -232,7 +232,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.follows = &follows{opener: g.opener, sessions: g.sessions, importer: g.importer, writers: g.writers, queue: g.queue, active: make(map[string]*follow), missed: make(map[string]time.Time)}
 	g.queue.inUse = g.follows.free
 	g.pool = prewarm.New(g.ctx, prewarm.Config{Size: cfg.Prewarm, MaxAge: cfg.PrewarmAge, Start: g.opener.startForPool, Logger: cfg.Logger})
-	g.stored, g.files = openConversations(cfg), newFiles(cfg)
+	g.stored, g.files = openConversations(cfg), newFiles(cfg, projects)
 	g.work.Go(func() { g.records.run(g.ctx) })
 	g.work.Go(g.checkpoints.run)
 	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg, g.follows}).run(ctx); err != nil {

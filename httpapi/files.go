@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/files"
 	"github.com/runnel-dev/runnel/gateway"
@@ -65,6 +66,9 @@ func (f *fileRoutes) routes() []route {
 			summary: "List directories of the server's machine", about: "For the choice of a project. Returns names of directories only; leaves out links, directories of credentials and the server's own data.",
 			params:  []param{{name: "path", doc: "Absolute path, or a path that begins with ~/. With a / at its end, this directory is listed; otherwise the one above, and its directories are matched with the last element. Default: the home directory and git repositories near it."}},
 			refused: []int{http.StatusNotFound}}, limited(f, f.folders)),
+		handleJSON(route{path: "/api/folders", scope: auth.Send, name: "createFolder", status: http.StatusCreated,
+			summary: "Create a directory for a session", about: "Creates one directory in a directory that exists. The audit log gets an entry before.",
+			refused: []int{http.StatusNotFound}}, f.createFolder),
 	})
 }
 
@@ -163,6 +167,20 @@ func (f *fileRoutes) folders(r *http.Request) (files.Folders, error) {
 	return f.files.Folders(r.Context(), r.URL.Query().Get("path"))
 }
 
+// newFolder is the body of createFolder.
+type newFolder struct {
+	Path string `json:"path" doc:"Absolute path of the directory in which the new one is created, or a path that begins with ~/."`
+	Name string `json:"name" doc:"Name of the new directory, at most 255 bytes: one element of a path, not hidden, and none that usually holds secrets."`
+}
+
+func (f *fileRoutes) createFolder(r *http.Request, in newFolder) (files.Folder, error) {
+	return limited(f, func(r *http.Request) (files.Folder, error) {
+		return f.files.CreateFolder(r.Context(), in.Path, in.Name, func(path string) error {
+			return access.Record(r.Context(), audit.Record{Kind: audit.FolderCreated, What: path})
+		})
+	})(r)
+}
+
 // fileError converts an error of package files to the one that clients see.
 func fileError(err error) error {
 	is := func(list ...error) bool {
@@ -177,6 +195,10 @@ func fileError(err error) error {
 		return runnel.Fail(runnel.PayloadTooLarge, "path: "+err.Error())
 	case is(files.ErrBadPath, files.ErrNoImage, files.ErrNoHome):
 		return reply.Invalid("path: " + err.Error())
+	case is(files.ErrBadName, files.ErrExists):
+		return reply.Invalid("name: " + err.Error())
+	case is(files.ErrNotMade):
+		return runnel.Fail(runnel.Forbidden, "path: "+err.Error())
 	case is(files.ErrBadQuery):
 		return reply.Invalid("query: " + err.Error())
 	}

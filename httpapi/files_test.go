@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/files"
@@ -174,6 +176,77 @@ func TestFoldersSuggestWhereASessionCanStart(t *testing.T) {
 	}
 	if got := call[files.Folders](rg, "GET", "/api/folders?path=~/", "", 200); got.Suggested != "" || len(got.Folders) != 1 {
 		t.Errorf("with a path: got %+v", got)
+	}
+}
+
+func TestFoldersAreCreatedByUnboundCredentialsOnly(t *testing.T) {
+	log, err := audit.Open(audit.Config{Place: audit.Place{Dir: filepath.Join(t.TempDir(), "audit"), Head: filepath.Join(t.TempDir(), "head"), Secret: "secret"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = log.Close() })
+	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Audit = log })
+	body := func(path, name string) string {
+		return fmt.Sprintf(`{"path":%q,"name":%q}`, path, name)
+	}
+	whole := rg.token
+	rg.token = rg.bind(rg.dir, "read", "send", "approve")
+	if w := rg.do("POST", "/api/folders", body(rg.dir, "a")); w.Code != 403 {
+		t.Errorf("bound: got %d %s", w.Code, w.Body)
+	}
+	rg.token = rg.mint(auth.Read)
+	if w := rg.do("POST", "/api/folders", body(rg.dir, "a")); w.Code != 403 {
+		t.Errorf("to read: got %d %s", w.Code, w.Body)
+	}
+	rg.token = whole
+	for name, want := range map[string]int{"../a": 400, "": 400, ".git": 400} {
+		if w := rg.do("POST", "/api/folders", body(rg.dir, name)); w.Code != want || !strings.Contains(w.Body.String(), "name: ") {
+			t.Errorf("%q: got %d %s", name, w.Code, w.Body)
+		}
+	}
+	if w := rg.do("POST", "/api/folders", body(filepath.Join(rg.dir, "none"), "a")); w.Code != 404 {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	got := call[files.Folder](rg, "POST", "/api/folders", body(rg.dir, "a"), 201)
+	if info, err := os.Stat(filepath.Join(rg.dir, "a")); err != nil || !info.IsDir() || got.Path != filepath.Join(rg.dir, "a") || got.Refused != "" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if w := rg.do("POST", "/api/folders", body(rg.dir, "a")); w.Code != 400 {
+		t.Errorf("again: got %d %s", w.Code, w.Body)
+	}
+	rg.token = rg.mint(auth.Admin)
+	var created []string
+	for _, e := range call[auditAnswer](rg, "GET", "/api/audit", "", 200).Entries {
+		if e.Kind == audit.FolderCreated {
+			created = append(created, e.What)
+		}
+	}
+	if !slices.Equal(created, []string{got.Path}) {
+		t.Errorf("audit: %q", created)
+	}
+}
+
+func TestFoldersSayWhereNoSessionCanStart(t *testing.T) {
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", home)
+	t.Setenv("USERPROFILE", home)
+	for _, dir := range []string{".local/share/runnel", "code"} {
+		if err := os.MkdirAll(filepath.Join(home, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.DataDir = filepath.Join(home, ".local/share/runnel") })
+	const why = "contains runnel's own data"
+	got := call[files.Folders](rg, "GET", "/api/folders?path=~/", "", 200)
+	if !strings.Contains(got.Refused, why) || len(got.Folders) != 1 || got.Folders[0].Refused != "" {
+		t.Errorf("got %+v", got)
+	}
+	got = call[files.Folders](rg, "GET", "/api/folders?path=~/.l", "", 200)
+	if len(got.Folders) != 1 || !strings.Contains(got.Folders[0].Refused, why) {
+		t.Errorf("got %+v", got)
 	}
 }
 

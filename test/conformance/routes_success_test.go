@@ -235,6 +235,9 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 	"listFolders": func(t *testing.T, r *routes) answer {
 		return r.get(t, "/api/folders?path="+url.QueryEscape(r.project+"/"))
 	},
+	"createFolder": func(t *testing.T, r *routes) answer {
+		return r.post(t, "/api/folders", object{"path": r.project, "name": "new"})
+	},
 
 	"upload": func(t *testing.T, r *routes) answer {
 		return r.with("Content-Type", "application/octet-stream").post(t, "/api/uploads?name=a.txt", "text")

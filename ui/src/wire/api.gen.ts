@@ -165,7 +165,11 @@ export interface paths {
          */
         get: operations["listFolders"];
         put?: never;
-        post?: never;
+        /**
+         * Create a directory for a session
+         * @description Requires the scope send. Creates one directory in a directory that exists. The audit log gets an entry before.
+         */
+        post: operations["createFolder"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1524,7 +1528,7 @@ export interface components {
          * @description What an entry of the audit log is about. The texts name past events, but except for approval_decided, request_refused and those about the log itself, an entry is written before the action.
          * @enum {string}
          */
-        Action: "server_started" | "server_stopped" | "login" | "login_code_created" | "logout" | "token_created" | "credential_renamed" | "credential_revoked" | "approval_decided" | "rule_added" | "rule_removed" | "session_created" | "session_settings_changed" | "session_deleted" | "capture_changed" | "mcp_server_added" | "mcp_server_removed" | "key_brokered" | "request_refused" | "audit_damaged" | "audit_dropped";
+        Action: "server_started" | "server_stopped" | "login" | "login_code_created" | "logout" | "token_created" | "credential_renamed" | "credential_revoked" | "approval_decided" | "rule_added" | "rule_removed" | "session_created" | "session_settings_changed" | "session_deleted" | "capture_changed" | "mcp_server_added" | "mcp_server_removed" | "folder_created" | "key_brokered" | "request_refused" | "audit_damaged" | "audit_dropped";
         /**
          * @description What the session does now. waiting: the agent waits for an answer to an approval.
          * @enum {string}
@@ -2549,6 +2553,8 @@ export interface components {
             name: string;
             /** @description Absolute path. */
             path: string;
+            /** @description Why no session can start in the directory. Absent if one can. */
+            refused?: string;
         };
         /**
          * @description Whether the changes of a folder can be examined with git.
@@ -2607,6 +2613,8 @@ export interface components {
             more?: boolean;
             /** @description Absolute path of the directory that was listed. */
             path: string;
+            /** @description Why no session can start in path. Absent if one can. */
+            refused?: string;
             /** @description Git repositories near the home directory, the ones that were used last first. Only if the request names no path. */
             repositories?: components["schemas"]["Folder"][];
             /** @description A directory for a first session: the server's working directory if a session could start there, else the git repository that was used last. Only if the request names no path. */
@@ -3178,6 +3186,12 @@ export interface components {
             id: string;
             /** @description Name for people. */
             name?: string;
+        };
+        NewFolder: {
+            /** @description Name of the new directory, at most 255 bytes: one element of a path, not hidden, and none that usually holds secrets. */
+            name: string;
+            /** @description Absolute path of the directory in which the new one is created, or a path that begins with ~/. */
+            path: string;
         };
         /**
          * @description Effect of a change on the newline at the end of a file.
@@ -6573,6 +6587,131 @@ export interface operations {
             };
             /** @description Not Found: INVALID_REQUEST */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    createFolder: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewFolder"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Folder"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: INVALID_REQUEST */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
                 headers: {
                     [name: string]: unknown;
                 };

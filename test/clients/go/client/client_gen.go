@@ -26,6 +26,7 @@ const (
 	ActionCaptureChanged         Action = "capture_changed"
 	ActionCredentialRenamed      Action = "credential_renamed"
 	ActionCredentialRevoked      Action = "credential_revoked"
+	ActionFolderCreated          Action = "folder_created"
 	ActionKeyBrokered            Action = "key_brokered"
 	ActionLogin                  Action = "login"
 	ActionLoginCodeCreated       Action = "login_code_created"
@@ -57,6 +58,8 @@ func (e Action) Valid() bool {
 	case ActionCredentialRenamed:
 		return true
 	case ActionCredentialRevoked:
+		return true
+	case ActionFolderCreated:
 		return true
 	case ActionKeyBrokered:
 		return true
@@ -3594,6 +3597,9 @@ type Folder struct {
 
 	// Path Absolute path.
 	Path string `json:"path"`
+
+	// Refused Why no session can start in the directory. Absent if one can.
+	Refused *string `json:"refused,omitempty"`
 }
 
 // FolderState Whether the changes of a folder can be examined with git.
@@ -3663,6 +3669,9 @@ type Folders struct {
 
 	// Path Absolute path of the directory that was listed.
 	Path string `json:"path"`
+
+	// Refused Why no session can start in path. Absent if one can.
+	Refused *string `json:"refused,omitempty"`
 
 	// Repositories Git repositories near the home directory, the ones that were used last first. Only if the request names no path.
 	Repositories *[]Folder `json:"repositories,omitempty"`
@@ -4322,6 +4331,15 @@ type Model struct {
 
 	// Name Name for people.
 	Name *string `json:"name,omitempty"`
+}
+
+// NewFolder defines model for NewFolder.
+type NewFolder struct {
+	// Name Name of the new directory, at most 255 bytes: one element of a path, not hidden, and none that usually holds secrets.
+	Name string `json:"name"`
+
+	// Path Absolute path of the directory in which the new one is created, or a path that begins with ~/.
+	Path string `json:"path"`
 }
 
 // Newline Effect of a change on the newline at the end of a file.
@@ -6878,6 +6896,9 @@ type UsageParamsBy string
 
 // AddMCPServerJSONRequestBody defines body for AddMCPServer for application/json ContentType.
 type AddMCPServerJSONRequestBody = MCPDefinition
+
+// CreateFolderJSONRequestBody defines body for CreateFolder for application/json ContentType.
+type CreateFolderJSONRequestBody = NewFolder
 
 // HarnessInterruptJSONRequestBody defines body for HarnessInterrupt for application/json ContentType.
 type HarnessInterruptJSONRequestBody = SessionRequest
@@ -9828,6 +9849,24 @@ type ClientInterface interface {
 	// Corresponds with GET /api/folders (the `ListFolders` operationId).
 	ListFolders(ctx context.Context, params *ListFoldersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// CreateFolderWithBody Create a directory for a session
+	//
+	// Requires the scope send. Creates one directory in a directory that exists. The audit log gets an entry before.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/folders (the `CreateFolder` operationId).
+	CreateFolderWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateFolder Create a directory for a session
+	//
+	// Requires the scope send. Creates one directory in a directory that exists. The audit log gets an entry before.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/folders (the `CreateFolder` operationId).
+	CreateFolder(ctx context.Context, body CreateFolderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// HarnessInterruptWithBody Cancel the running turn
 	//
 	// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
@@ -10898,6 +10937,44 @@ func (c *Client) CompleteProjectFiles(ctx context.Context, params *CompleteProje
 // Corresponds with GET /api/folders (the `ListFolders` operationId).
 func (c *Client) ListFolders(ctx context.Context, params *ListFoldersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListFoldersRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateFolderWithBody Create a directory for a session
+//
+// Requires the scope send. Creates one directory in a directory that exists. The audit log gets an entry before.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/folders (the `CreateFolder` operationId).
+func (c *Client) CreateFolderWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateFolderRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateFolder Create a directory for a session
+//
+// Requires the scope send. Creates one directory in a directory that exists. The audit log gets an entry before.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/folders (the `CreateFolder` operationId).
+func (c *Client) CreateFolder(ctx context.Context, body CreateFolderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateFolderRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -13436,6 +13513,46 @@ func NewListFoldersRequest(server string, params *ListFoldersParams) (*http.Requ
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewCreateFolderRequest calls the generic CreateFolder builder with application/json body
+func NewCreateFolderRequest(server string, body CreateFolderJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateFolderRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewCreateFolderRequestWithBody constructs an http.Request for the CreateFolder method, with any body, and a specified content type
+func NewCreateFolderRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/folders")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -17351,6 +17468,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/folders (the `ListFolders` operationId).
 	ListFoldersWithResponse(ctx context.Context, params *ListFoldersParams, reqEditors ...RequestEditorFn) (*ListFoldersResponse, error)
 
+	// CreateFolderWithBodyWithResponse Create a directory for a session
+	//
+	// Requires the scope send. Creates one directory in a directory that exists. The audit log gets an entry before.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/folders (the `CreateFolder` operationId).
+	CreateFolderWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateFolderResponse, error)
+
+	// CreateFolderWithResponse Create a directory for a session
+	//
+	// Requires the scope send. Creates one directory in a directory that exists. The audit log gets an entry before.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/folders (the `CreateFolder` operationId).
+	CreateFolderWithResponse(ctx context.Context, body CreateFolderJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateFolderResponse, error)
+
 	// HarnessInterruptWithBodyWithResponse Cancel the running turn
 	//
 	// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
@@ -19414,6 +19549,131 @@ func (r ListFoldersResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListFoldersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateFolderResponse429Headers the declared response headers of an HTTP 429 response for CreateFolder
+type CreateFolderResponse429Headers struct {
+	RetryAfter *int
+}
+
+type CreateFolderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Folder
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CreateFolderResponse429Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateFolderResponse) GetJSON201() *Folder {
+	return r.JSON201
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r CreateFolderResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r CreateFolderResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r CreateFolderResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r CreateFolderResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r CreateFolderResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r CreateFolderResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r CreateFolderResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r CreateFolderResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r CreateFolderResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r CreateFolderResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r CreateFolderResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateFolderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateFolderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateFolderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateFolderResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -28539,6 +28799,36 @@ func (c *ClientWithResponses) ListFoldersWithResponse(ctx context.Context, param
 	return ParseListFoldersResponse(rsp)
 }
 
+// CreateFolderWithBodyWithResponse Create a directory for a session
+//
+// Requires the scope send. Creates one directory in a directory that exists. The audit log gets an entry before.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/folders (the `CreateFolder` operationId).
+func (c *ClientWithResponses) CreateFolderWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateFolderResponse, error) {
+	rsp, err := c.CreateFolderWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateFolderResponse(rsp)
+}
+
+// CreateFolderWithResponse Create a directory for a session
+//
+// Requires the scope send. Creates one directory in a directory that exists. The audit log gets an entry before.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/folders (the `CreateFolder` operationId).
+func (c *ClientWithResponses) CreateFolderWithResponse(ctx context.Context, body CreateFolderJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateFolderResponse, error) {
+	rsp, err := c.CreateFolder(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateFolderResponse(rsp)
+}
+
 // HarnessInterruptWithBodyWithResponse Cancel the running turn
 //
 // Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
@@ -31152,6 +31442,122 @@ func ParseListFoldersResponse(rsp *http.Response) (*ListFoldersResponse, error) 
 	switch {
 	case rsp.StatusCode == 429:
 		var headers ListFoldersResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCreateFolderResponse parses an HTTP response from a CreateFolderWithResponse call
+func ParseCreateFolderResponse(rsp *http.Response) (*CreateFolderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateFolderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Folder
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers CreateFolderResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
