@@ -10,6 +10,7 @@ package audit
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/runnel-dev/runnel"
@@ -90,16 +91,25 @@ const (
 
 // Decided returns the entry of a resolved approval of a session.
 func Decided(session string, d runnel.Decided) Record {
-	what := d.Approval.Title
-	if d.Approval.ToolName != "" {
-		what = d.Approval.ToolName + ": " + what
-	}
 	return Record{
 		At: d.At, Kind: Decision, Session: session, Turn: d.Turn, Approval: d.Approval.ID, By: d.Resolved.By,
-		Who: d.Maker.Name, Credential: d.Maker.Credential, What: text.OneLine(what, maxText),
+		Who: d.Maker.Name, Credential: d.Maker.Credential, What: text.OneLine(toolAndTitle(d.Approval.ToolName, d.Approval.Title), maxText),
 		Choice: d.Resolved.Choice, Why: d.Resolved.Reason, Digest: d.Approval.ArgumentsDigest,
 		Edited: len(d.Resolved.UpdatedArguments) > 0, Rule: d.Maker.Rule,
 	}
+}
+
+// toolAndTitle returns the title of an approval with the name of the tool before
+// it, once.
+func toolAndTitle(tool, title string) string {
+	rest, named := strings.CutPrefix(title, tool)
+	switch {
+	case tool == "" || named && (rest == "" || rest[0] == ':' || rest[0] == ' '):
+		return title
+	case title == "":
+		return tool
+	}
+	return tool + ": " + title
 }
 
 // Line returns a function that logs each entry in one line.

@@ -14,7 +14,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/audit"
+	"github.com/runnel-dev/runnel/event"
 )
 
 func place(t *testing.T) audit.Place {
@@ -381,5 +383,22 @@ func TestFolderThatOthersCanWriteIsRefused(t *testing.T) {
 	if l, err := audit.Open(audit.Config{Place: p}); err == nil {
 		_ = l.Close()
 		t.Error("the log was opened")
+	}
+}
+
+func TestDecisionNamesTheToolOnce(t *testing.T) {
+	for _, c := range []struct{ tool, title, want string }{
+		{"Bash", "Bash: hostile", "Bash: hostile"},
+		{"Edit", "Edit pricing.go", "Edit pricing.go"},
+		{"Edit", "Edit", "Edit"},
+		{"Edit", "Editor settings", "Edit: Editor settings"},
+		{"Bash", "run the tests", "Bash: run the tests"},
+		{"Bash", "", "Bash"},
+		{"", "run the tests", "run the tests"},
+	} {
+		d := runnel.Decided{Approval: event.Approval{ToolName: c.tool, Title: c.title}}
+		if got := audit.Decided("s", d).What; got != c.want {
+			t.Errorf("%q, %q: got %q, want %q", c.tool, c.title, got, c.want)
+		}
 	}
 }
