@@ -2,13 +2,15 @@ package gateway
 
 import (
 	"context"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 )
 
-// copyLog appends the events of one session to the empty log of another.
-func copyLog(ctx context.Context, log runnel.Log, from, to string) error {
+// copyLog appends the events of one session to the empty log of another, and
+// the title of the copy if it has one.
+func copyLog(ctx context.Context, log runnel.Log, from, to string, title event.SessionUpdated) error {
 	return fillLog(ctx, log, to, func(yield func(event.Event, error) bool) {
 		for ev, err := range log.Read(ctx, from, 0) {
 			if b, ok := ev.Body.(event.SessionUpdated); ok {
@@ -18,6 +20,9 @@ func copyLog(ctx context.Context, log runnel.Log, from, to string) error {
 			if !yield(ev, err) {
 				return
 			}
+		}
+		if title.Title != "" {
+			yield(event.Event{At: time.Now(), Body: title}, nil)
 		}
 	})
 }

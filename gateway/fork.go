@@ -2,8 +2,12 @@ package gateway
 
 import (
 	"context"
+	"fmt"
+	"regexp"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -100,6 +104,35 @@ func (f Forks) draft(ctx context.Context, e *entry, p runnel.Provider, turn stri
 	return q.text(), nil
 }
 
+// forked matches the end of a title that title made.
+var forked = regexp.MustCompile(` \(fork(?: \d{1,9})?\)$`)
+
+// title returns a title for a fork of from that no session of its project has:
+// the title of from with " (fork)", " (fork 2)" and so on. It is "" if from has
+// no title. Agents do not change it, because the agent of the fork reports the
+// title of the conversation that it copied.
+func (f Forks) title(ctx context.Context, from store.Session) (string, error) {
+	title := forked.ReplaceAllString(titleOf(from, keptOf(from.Options).keptCare), "")
+	if title == "" {
+		return "", nil
+	}
+	all, err := f.g.roster.list(ctx)
+	if err != nil {
+		return "", err
+	}
+	taken := make(map[string]bool)
+	for _, l := range all {
+		taken[l.Title] = taken[l.Title] || l.ProjectDir == from.ProjectDir
+	}
+	end := " (fork)"
+	for n := 2; ; n++ {
+		if whole := text.OneLine(title, MaxChosenTitle-len(end)) + end; !taken[whole] {
+			return whole, nil
+		}
+		end = fmt.Sprintf(" (fork %d)", n)
+	}
+}
+
 // create creates a session with the settings of from. If whole is set, it has
 // the events of from, and its agent continues from a copy of its conversation.
 func (f Forks) create(ctx context.Context, from store.Session, p runnel.Provider, whole bool) (Status, error) {
@@ -118,7 +151,13 @@ func (f Forks) create(ctx context.Context, from store.Session, p runnel.Provider
 	if err := g.opener.limits.mayStart(credentialOf(ctx)); err != nil {
 		return Status{}, err
 	}
-	rec.Title, rec.Options, rec.ModelID = from.Title, optionsOfCopy(from.Options), from.ModelID
+	title, err := f.title(ctx, from)
+	if err != nil {
+		return Status{}, err
+	}
+	kept := keptOf(from.Options).keptCare
+	kept.ChosenTitle = title
+	rec.Title, rec.Options, rec.ModelID = from.Title, optionsOfCopy(kept.in(from.Options)), from.ModelID
 	n := newSession{provider: p, res: res, rec: rec}
 	if whole {
 		n.res.Options.Fork = true
@@ -126,7 +165,7 @@ func (f Forks) create(ctx context.Context, from store.Session, p runnel.Provider
 			if err := g.pictures.share(from.ID, rec.ID); err != nil {
 				return err
 			}
-			return copyLog(ctx, g.cfg.Log, from.ID, rec.ID)
+			return copyLog(ctx, g.cfg.Log, from.ID, rec.ID, event.SessionUpdated{Title: title, TitleBy: event.TitleByUser})
 		}
 	} else {
 		n.res.Options.Resume = ""

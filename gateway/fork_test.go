@@ -62,12 +62,54 @@ That was the earlier conversation. Continue from there:
 	if part.Draft != want {
 		t.Errorf("the draft is\n%q\nwant\n%q", part.Draft, want)
 	}
-	if p.forked.Load() != "" || part.ProjectDir != was.ProjectDir || part.Title != was.Title || part.AgentSessionID == was.AgentSessionID {
+	if p.forked.Load() != "" || part.ProjectDir != was.ProjectDir || part.Title != was.Title+" (fork 2)" || whole.Title != was.Title+" (fork)" || part.AgentSessionID == was.AgentSessionID {
 		t.Errorf("%+v, forked %v", part, p.forked.Load())
 	}
 	d.ends(t, send(t, g, part.SessionID, "text"))
 	if now, _ := g.Status(t.Context(), id); now.LastSeq != was.LastSeq {
 		t.Error("the original has changed")
+	}
+}
+
+// A fork is told from its original and from other forks by its title, also after
+// a restart and after the agent has reported a title.
+func TestForksHaveTitlesOfTheirOwn(t *testing.T) {
+	d := newDisk(t)
+	open := func() *Gateway {
+		return d.open(t, func(c *Config) { c.Providers = []runnel.Provider{&forking{}} })
+	}
+	g := open()
+	id := d.create(t, g)
+	d.ends(t, send(t, g, id, "text"))
+	long := strings.Repeat("é", MaxChosenTitle/2)
+	if _, err := HousekeepingOf(g).Rename(t.Context(), id, long); err != nil {
+		t.Fatal(err)
+	}
+	if f := forkAfter(t, g, id, ""); len(f.Title) > MaxChosenTitle || !strings.HasSuffix(f.Title, "é… (fork)") {
+		t.Errorf("of a long title: %q", f.Title)
+	}
+	if _, err := HousekeepingOf(g).Rename(t.Context(), id, "Prices"); err != nil {
+		t.Fatal(err)
+	}
+	var last string
+	for _, want := range []string{"Prices (fork)", "Prices (fork 2)"} {
+		f := forkAfter(t, g, id, "")
+		if f.Title != want {
+			t.Errorf("got %q, want %q", f.Title, want)
+		}
+		last = f.SessionID
+	}
+	d.ends(t, send(t, g, last, "text"))
+	if f := forkAfter(t, g, last, ""); f.Title != "Prices (fork 3)" {
+		t.Errorf("the fork of a fork: %q", f.Title)
+	}
+	closeIt(t, g)
+	g = open()
+	defer closeIt(t, g)
+	for ref, want := range map[string]string{id: "Prices", last: "Prices (fork 2)"} {
+		if st, err := g.Status(t.Context(), ref); err != nil || st.Title != want {
+			t.Errorf("got %q, %v, want %q", st.Title, err, want)
+		}
 	}
 }
 

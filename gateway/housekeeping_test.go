@@ -320,7 +320,7 @@ func TestForkOfAnArchivedSessionKeepsOnlyTheTitle(t *testing.T) {
 	rename(t, g, id, "Mine")
 	archive(t, g, id, true)
 	st, err := g.Fork(t.Context(), id)
-	if err != nil || st.Archived || st.Title != "Mine" {
+	if err != nil || st.Archived || st.Title != "Mine (fork)" {
 		t.Errorf("the copy: %+v, %v", st, err)
 	}
 	if st, err := g.Status(t.Context(), id); err != nil || !st.Archived {

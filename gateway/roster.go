@@ -21,6 +21,7 @@ type Listed struct {
 	SessionID    string
 	ProjectID    string
 	ProjectDir   string
+	Title        string
 	State        event.SessionState
 	Archived     bool
 	LastActiveAt time.Time
@@ -214,7 +215,7 @@ func (r *roster) heads(ctx context.Context) (map[string]int64, error) {
 
 func listed(st Status) (Listed, error) {
 	data, err := json.Marshal(st)
-	return Listed{st.SessionID, st.ProjectID, st.ProjectDir, st.State, st.Archived, st.LastActiveAt, data}, err
+	return Listed{st.SessionID, st.ProjectID, st.ProjectDir, st.Title, st.State, st.Archived, st.LastActiveAt, data}, err
 }
 
 // Listed returns the sessions that f selects, newest activity first, as JSON.

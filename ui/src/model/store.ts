@@ -460,7 +460,7 @@ export async function archive(id: string, archived: boolean) {
 
 /**
  * Forks a session after one of its turns, or after the last one, and opens the
- * fork. Both have the same title, so a notice says which of them is open.
+ * fork. A notice says which of them is open.
  * Resolves to false after an error, which is shown.
  */
 export async function fork(id: string, turn?: string): Promise<boolean> {
