@@ -151,7 +151,17 @@ describe.skipIf(skip || !git)("changes", () => {
     await expect.poll(async () => (await lines(net))[0]).toBe("1|1||// Greets people.");
 
     // A comment on a line goes into the next prompt.
-    await net.getByRole("button", { name: "Comment on new line 11" }).click();
+    const number = net.getByRole("button", { name: "Comment on new line 11" });
+    await number.focus();
+    const shown = (of: "::before" | "::after") =>
+      number.evaluate((n, of) => {
+        const { content, visibility } = getComputedStyle(n, of);
+        return visibility === "visible" ? content : "";
+      }, of);
+    expect(await shown("::before")).toBe('"+"');
+    await page.keyboard.press("Shift+ArrowDown"); // a key, so the browser shows the focus
+    expect(await shown("::after")).toContain("Enter: comment");
+    await number.click();
     await page.getByRole("textbox", { name: "Comment on new line 11" }).fill("Say 3 here.");
     await page.getByRole("button", { name: "Add to the prompt" }).click();
     await net.getByText("Say 3 here.").waitFor();

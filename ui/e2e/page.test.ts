@@ -778,7 +778,8 @@ describe.skipIf(skip)("the page", () => {
     await here.first().click();
     const field = page.getByRole("textbox", { name: "Prompt" });
     await page.waitForURL((url) => !url.search.includes(id));
-    await page.getByText("This is a copy.").waitFor(); // both have the same title
+    await page.getByText("This is a copy.").waitFor();
+    await page.getByRole("main").getByRole("heading", { name: "text (fork)" }).waitFor();
     await expectAccessible(page);
     await page.getByRole("button", { name: "Open the original" }).click();
     await page.waitForURL((url) => url.search.includes(id));
@@ -996,6 +997,29 @@ describe.skipIf(skip)("the page on a phone", () => {
     await page.keyboard.press("Enter");
     await page.getByRole("region", { name: "Approval" }).waitFor();
     await page.unroute("**/api/folders");
+    expectQuiet(watch);
+  });
+
+  // The home directory of this server contains its data, so no session can start
+  // there.
+  it("creates a folder where no other folder is", async () => {
+    await page.goto(`${server.origin}/?new`);
+    await page.getByRole("button", { name: /^Folder: / }).tap();
+    const picker = page.getByRole("dialog", { name: "Folder" });
+    await picker.getByRole("combobox").fill("~/");
+    const home = picker.getByRole("option", { disabled: true });
+    await home.getByText("contains runnel's own data").waitFor();
+    await home.tap();
+    await expectAccessible(page);
+    await picker.getByRole("button", { name: "New folder" }).tap();
+    const name = picker.getByRole("textbox", { name: /^New folder in / });
+    await name.fill("a/b");
+    await page.keyboard.press("Enter");
+    await picker.getByRole("alert").getByText("The name must have").waitFor();
+    await expectAccessible(page);
+    await name.fill("first project");
+    await picker.getByRole("button", { name: "Create folder" }).tap();
+    await page.getByRole("button", { name: "Folder: first project" }).waitFor();
     expectQuiet(watch);
   });
 

@@ -134,6 +134,17 @@ export async function forms(w: Walk) {
   await page.getByRole("button", { name: "Check again" }).click();
   await page.getByText("checking…").waitFor();
   await visit("agents");
+  await page.keyboard.press("Escape");
+  await page.route("**/api/agents/*/mcp", (r) =>
+    r.fulfill({ json: { servers: sampleServers, writes: true } }),
+  );
+  await run(w, "MCP servers of agents");
+  await page.getByRole("dialog", { name: "MCP servers" }).getByRole("listitem").first().waitFor();
+  const add = page.getByText("Add an MCP server");
+  if (await add.count()) await add.click(); // only an admin can
+  await visit("mcp-servers");
+  await close(page);
+  await page.unroute("**/api/agents/*/mcp");
   await page.unroute("**/api/agents*");
 }
 
@@ -273,6 +284,18 @@ const sampleAgents = [
     problem: `${n} is not on the PATH.`,
   })),
   { cliType: "script", displayName: "Script", installed: true, loggedIn: true, version: "built in" },
+];
+
+const sampleServers = [
+  {
+    name: "tickets",
+    transport: "stdio",
+    enabled: true,
+    command: "/opt/tickets/bin/a-server-with-a-long-path",
+    arguments: 2,
+    env: ["TICKETS_TOKEN"],
+  },
+  { name: "docs", transport: "http", enabled: false, url: "https://docs.example/mcp" },
 ];
 
 async function allowAll(page: Page) {

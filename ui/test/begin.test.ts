@@ -88,7 +88,7 @@ it("gets the results of the agents even if its first request for them fails", as
 it("shows why the sessions cannot be loaded, and loads them once they can", async () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   const shown = () => useStore.getState().problem?.text;
-  const why = "The sessions could not be loaded: the disk is full";
+  const why = "The sessions could not be loaded: The disk is full";
   const good = overview([{ ...agent, checkedAt: "2026-11-22T09:30:00Z" }]);
   answers = { "/api/overview": error(503, "the disk is full") };
   await begin(undefined);

@@ -11,7 +11,7 @@ import { Found } from "../src/sessions/Found";
 (globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
 
 const now = new Date("2026-02-01T00:00:00Z");
-const hits = [
+const all = [
   { sessionId: "s", cliType: "codex", itemId: "a:1", title: "mine", kind: "answer", snippet: [] },
   { agentSessionId: "x/y", cliType: "codex", itemId: "b:1", title: "terminal", kind: "prompt", snippet: [] },
 ];
@@ -19,9 +19,11 @@ const hits = [
 let root: Root;
 let host: HTMLElement;
 let asked: string[];
+let hits: typeof all;
 beforeEach(() => {
   vi.useFakeTimers({ now });
   asked = [];
+  hits = all;
   vi.stubGlobal("fetch", async (path: string, init?: RequestInit) => {
     asked.push(`${init?.method ?? "GET"} ${decodeURIComponent(path)}`);
     const load = { sessionId: "new" };
@@ -38,8 +40,8 @@ afterEach(() => {
 });
 
 const settled = () => act(() => vi.advanceTimersByTimeAsync(300));
-const render = async () => {
-  act(() => root.render(<Found typed="zebra" />));
+const render = async (titled = true, typed = "zebra") => {
+  act(() => root.render(<Found typed={typed} titled={titled} />));
   await settled();
 };
 const choose = async (label: string, value: string) => {
@@ -76,4 +78,19 @@ it("makes a conversation a session when its item is opened", async () => {
   });
   expect(asked).toContain("POST /api/session/codex:x/y/load");
   expect(location.search).toBe("?session=new&item=b%3A1");
+});
+
+it("says that nothing matches only if neither a title nor a text does", async () => {
+  await render(false);
+  expect(host.querySelectorAll("[data-hit]").length).toBe(2);
+  expect(host.textContent).not.toMatch(/No title|Nothing/);
+  await render(false, "z");
+  expect(host.textContent).toBe("No title matches “z”.");
+  await render(true, "z");
+  expect(host.textContent).toBe("");
+  hits = [];
+  await render(false);
+  expect(host.textContent).toContain("No title and no text matches.");
+  await render(true, "zebras");
+  expect(host.textContent).toContain("Nothing found.");
 });

@@ -13,6 +13,7 @@ const keys: [string[], string][] = [
   [["1", "2", "3", "4"], "Answer an approval (outside text fields)"],
   [["d"], "Session details"],
   [["c"], "Changes"],
+  [["↑", "↓"], "On a line number of a diff: other lines; Enter comments"],
   [["Ctrl", "End"], "Jump to the end of the conversation"],
   [["?"], "Show these shortcuts"],
 ];

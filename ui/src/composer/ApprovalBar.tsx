@@ -142,7 +142,9 @@ function One({
         </div>
       </section>
       <div className="mx-auto w-full max-w-[52rem] px-4 pt-1 pb-3 narrow:pb-[max(12px,env(safe-area-inset-bottom))]">
-        {changed && extra !== "edit" && <p className="mb-2 text-sm text-accent">You edited the arguments.</p>}
+        {changed && extra !== "edit" && (
+          <p className="mb-2 text-sm text-accent">You edited the {runs(a) ? "command" : "arguments"}.</p>
+        )}
         {extra === "reason" && denial && (
           <Reason
             text={reason}
@@ -189,7 +191,7 @@ function One({
           <span className="ml-auto flex flex-wrap narrow:col-span-2 narrow:-mx-1.5 narrow:gap-x-2">
             {a.argumentsEditable && !form && !quick && (
               <Toggle on={extra === "edit"} set={(on) => setExtra(on ? "edit" : "")}>
-                Edit
+                {runs(a) ? "Edit the command" : "Edit the arguments"}
               </Toggle>
             )}
             {quick?.own && (
@@ -271,9 +273,11 @@ function heading(a: Approval) {
 function asks(a: Approval): string {
   if (a.changes && a.changes.length > 0)
     return a.changes.length > 1 ? "Make these changes?" : "Make this change?";
-  const args = a.arguments;
-  const runs = typeof args === "object" && args !== null && "command" in args;
-  return runs ? "Run this command?" : "Allow this tool call?";
+  return runs(a) ? "Run this command?" : "Allow this tool call?";
+}
+
+function runs({ arguments: args, changes }: Approval): boolean {
+  return !changes?.length && typeof args === "object" && args !== null && "command" in args;
 }
 
 // The narrowest permission comes first and denials come last, so the first

@@ -1,10 +1,11 @@
-import { ChevronRight, Folder as FolderIcon, GitBranch, House } from "lucide-react";
+import { ChevronRight, Folder as FolderIcon, FolderPlus, GitBranch, House } from "lucide-react";
 import { type KeyboardEvent, useEffect, useId, useRef, useState } from "react";
 import { Dialog } from "../app/Dialog";
 import { folderName } from "../text/format";
 import { plain } from "../text/visible";
+import { withoutField } from "../wire/error";
 import { api } from "../wire/http";
-import type { Folders, Project } from "../wire/types";
+import type { Folder, Folders, Project } from "../wire/types";
 
 const pause = 80; // ms without typing before folders are listed
 const mostRecent = 8;
@@ -16,6 +17,7 @@ interface Row {
   git: boolean;
   group: string;
   into?: string; // the text that lists what is in the folder
+  refused?: string; // why no session can start there
 }
 
 const isPath = (text: string) => /^([~/\\]|[A-Za-z]:)/.test(text);
@@ -54,13 +56,25 @@ function rowsOf(
     const parent = found?.path.replace(/[/\\]$/, "") ?? "";
     const typed = ends(text) ? parent : "";
     return [
-      ...(typed ? [{ path: typed, name: folderName(typed), about: typed, git: false, group: "" }] : []),
+      ...(typed
+        ? [
+            {
+              path: typed,
+              name: folderName(typed),
+              about: typed,
+              git: false,
+              group: "",
+              refused: found?.refused,
+            },
+          ]
+        : []),
       ...(found?.folders ?? []).map((f) => ({
         path: f.path,
         name: f.name,
         git: f.git,
         group: "",
         into: `${f.path}/`,
+        refused: f.refused,
       })),
     ];
   }
@@ -69,6 +83,9 @@ function rowsOf(
   const used = projects.map((p) => p.projectDir);
   const recent = (value === "" || used.includes(value) ? used : [value, ...used]).filter(matches);
   const git = new Set(found?.repositories.map((f) => f.path));
+  const refused = new Map(
+    [...(found?.repositories ?? []), ...(found?.folders ?? [])].map((f) => [f.path, f.refused]),
+  );
   const row = (path: string, group: string): Row => ({
     path,
     name: folderName(path),
@@ -76,6 +93,7 @@ function rowsOf(
     git: git.has(path),
     group,
     into: `${path}/`,
+    refused: refused.get(path),
   });
   return [
     ...recent.slice(0, words.length > 0 ? undefined : mostRecent).map((p) => row(p, "Recent")),
@@ -104,6 +122,7 @@ export function FolderPicker({
   const { folders, problem, current } = useFolders(text);
   const rows = rowsOf(text, value, projects, current ? folders : undefined);
   const active = Math.min(at, rows.length - 1);
+  const [making, setMaking] = useState(false);
   const id = useId();
   const list = useRef<HTMLDivElement>(null);
 
@@ -114,6 +133,13 @@ export function FolderPicker({
   const write = (next: string) => {
     setText(next);
     setAt(0);
+    setMaking(false);
+  };
+
+  // A folder that the server refuses can still have one that it accepts.
+  const choose = (row: Row) => {
+    if (!row.refused) onChoose(row.path);
+    else if (row.into) write(row.into);
   };
 
   const key = (e: KeyboardEvent) => {
@@ -121,13 +147,15 @@ export function FolderPicker({
     if (e.key === "ArrowDown" && rows.length > 0) setAt((active + 1) % rows.length);
     else if (e.key === "ArrowUp" && rows.length > 0) setAt((active - 1 + rows.length) % rows.length);
     else if (e.key === "Tab" && !e.shiftKey && text !== "" && row?.into) write(row.into);
-    else if (e.key === "Enter" && row) onChoose(row.path);
+    else if (e.key === "Enter" && row) choose(row);
     else if (e.key === "Enter" && isPath(text)) onChoose(text.replace(/(.)[/\\]$/, "$1"));
     else return;
     e.preventDefault();
   };
 
   const home = folders?.home;
+  const parent = current && !problem ? (isPath(text) ? folders?.path : home) : undefined;
+  const typed = isPath(text) && !ends(text) && rows.length === 0 ? (/[^/\\]*$/.exec(text)?.[0] ?? "") : "";
   let i = -1;
   return (
     <Dialog title="Folder" onClose={onClose} sheet>
@@ -186,7 +214,7 @@ export function FolderPicker({
                       row={r}
                       active={mine === active}
                       chosen={r.path === value}
-                      onChoose={() => onChoose(r.path)}
+                      onChoose={() => choose(r)}
                       onOpen={() => r.into && write(r.into)}
                     />
                   );
@@ -196,10 +224,10 @@ export function FolderPicker({
         </div>
         <p className="text-sm text-muted" role="status">
           {problem && current
-            ? plain(problem.replace(/^path: /, ""), 300)
+            ? plain(withoutField(problem, "path"), 300)
             : rows.length === 0 && current
               ? text === ""
-                ? "No folders are known yet. Type a path, or browse:"
+                ? "No folders are known yet. Type a path, browse, or create one:"
                 : "No folder matches."
               : folders?.more && isPath(text)
                 ? "There are more. Type on to find them."
@@ -210,8 +238,93 @@ export function FolderPicker({
             <House size={14} aria-hidden /> Browse the home folder
           </button>
         )}
+        {parent &&
+          (making ? (
+            <NewFolder
+              parent={parent}
+              name={typed}
+              onMade={(f) => (f.refused ? write(`${f.path}/`) : onChoose(f.path))}
+              onCancel={() => setMaking(false)}
+            />
+          ) : (
+            <button type="button" className="quiet -mx-1 justify-start" onClick={() => setMaking(true)}>
+              <FolderPlus size={14} aria-hidden /> New folder{typed ? ` “${plain(typed, 60)}”` : ""}
+            </button>
+          ))}
       </div>
     </Dialog>
+  );
+}
+
+/** The name of a new folder in parent. */
+function NewFolder({
+  parent,
+  name,
+  onMade,
+  onCancel,
+}: {
+  parent: string;
+  name: string;
+  onMade: (folder: Folder) => void;
+  onCancel: () => void;
+}) {
+  const [text, setText] = useState(name);
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState<string>();
+  const id = useId();
+  const ready = !busy && text.trim() !== "";
+  const make = async () => {
+    setBusy(true);
+    setProblem(undefined);
+    try {
+      onMade(await api.createFolder(parent, text.trim()));
+    } catch (e) {
+      const message = e instanceof Error ? e.message : String(e);
+      setProblem(withoutField(withoutField(message, "name"), "path"));
+    }
+    setBusy(false);
+  };
+  return (
+    <div className="flex flex-col gap-2 border-t pt-3">
+      <label htmlFor={id} className="text-sm">
+        New folder in <code className="isolate-text font-mono">{plain(parent, 300)}</code>
+      </label>
+      <input
+        id={id}
+        type="text"
+        className="field"
+        maxLength={255}
+        autoComplete="off"
+        autoCapitalize="off"
+        spellCheck={false}
+        aria-invalid={problem !== undefined}
+        aria-describedby={problem ? `${id}problem` : undefined}
+        value={text}
+        // biome-ignore lint/a11y/noAutofocus: the user asked for this field
+        autoFocus
+        onChange={(e) => setText(e.target.value)}
+        onKeyDown={(e) => {
+          if (e.nativeEvent.isComposing) return;
+          if (e.key === "Enter" && ready) void make();
+          else if (e.key === "Escape") onCancel();
+          else return;
+          e.preventDefault();
+        }}
+      />
+      {problem && (
+        <p id={`${id}problem`} role="alert" className="isolate-text text-sm text-del">
+          {plain(problem, 500)}
+        </p>
+      )}
+      <div className="flex justify-end gap-2">
+        <button type="button" className="button" onClick={onCancel}>
+          Cancel
+        </button>
+        <button type="button" className="button primary" disabled={!ready} onClick={() => void make()}>
+          {busy ? "Creating…" : "Create folder"}
+        </button>
+      </div>
+    </div>
   );
 }
 
@@ -238,17 +351,22 @@ function FolderRow({
       role="option"
       tabIndex={-1}
       aria-selected={chosen}
+      aria-disabled={row.refused !== undefined}
       data-active={active || undefined}
       className={`flex min-h-9 cursor-pointer items-center gap-2 rounded-md px-2 [@media(pointer:coarse)]:min-h-11 ${active ? "bg-tint" : "hover:bg-panel"}`}
       onClick={onChoose}
     >
       <Icon size={14} aria-hidden className={`shrink-0 ${chosen ? "text-accent" : "text-muted"}`} />
       <span className="isolate-text flex min-w-0 flex-1 items-baseline gap-2 py-1">
-        <span className="shrink-0">{plain(row.name, 80)}</span>
-        {row.about && (
-          <span className="min-w-0 truncate font-mono text-xs text-muted" dir="ltr">
-            {plain(row.about, 300)}
-          </span>
+        <span className={`shrink-0 ${row.refused ? "text-muted" : ""}`}>{plain(row.name, 80)}</span>
+        {row.refused ? (
+          <span className="min-w-0 text-xs text-mark">{plain(row.refused, 300)}</span>
+        ) : (
+          row.about && (
+            <span className="min-w-0 truncate font-mono text-xs text-muted" dir="ltr">
+              {plain(row.about, 300)}
+            </span>
+          )
         )}
       </span>
       {row.into && (

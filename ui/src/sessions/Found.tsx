@@ -36,9 +36,10 @@ const mostFolders = 100; // folders to choose from
 
 /**
  * The items of all sessions, and of the conversations that agents have stored,
- * that match what was typed into the search field.
+ * that match what was typed into the search field. `titled` reports that the
+ * title of a session matches, too.
  */
-export function Found({ typed }: { typed: string }) {
+export function Found({ typed, titled }: { typed: string; titled: boolean }) {
   const query = queryOf(typed);
   const [filter, setFilter] = useState(kept);
   const [page, setPage] = useState<SearchPage & { problem?: string }>();
@@ -58,7 +59,12 @@ export function Found({ typed }: { typed: string }) {
     later = setTimeout(ask, pause);
     return () => clearTimeout(later);
   }, [query, filter]);
-  if (query.length < least || page?.disabled) return null;
+  if (query.length < least || page?.disabled)
+    return titled ? null : (
+      <p role="status" className="px-4 py-2 text-muted">
+        No title matches “{plain(typed, 200)}”.
+      </p>
+    );
   const more = async () => {
     const mine = asked.current;
     const next = await search(query, filter, page?.next);
@@ -75,11 +81,16 @@ export function Found({ typed }: { typed: string }) {
     setOpening(false);
   };
   return (
-    <section aria-label="Found in conversations" className="border-t pt-2">
+    <section aria-label="Found in conversations" className={titled ? "border-t pt-2" : "pt-1"}>
       <h2 className="px-4 text-xs font-medium text-muted">In conversations</h2>
       <Filters filter={filter} onFilter={setFilter} />
       <p role="status" className="px-4 text-sm text-muted empty:hidden">
-        {page?.problem ?? (page && page.hits.length === 0 ? "Nothing found." : "")}
+        {page?.problem ??
+          (page && page.hits.length === 0
+            ? titled
+              ? "Nothing found."
+              : "No title and no text matches."
+            : "")}
         {page?.indexing ? " The server is still reading earlier conversations." : ""}
       </p>
       <ul>

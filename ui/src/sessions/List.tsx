@@ -129,10 +129,8 @@ export function List({ current }: { current?: string }) {
       >
         {!listed && sessions.size === 0 && <ListShape />}
         {listed && sessions.size === 0 && <p className="px-4 py-2 text-muted">No sessions yet.</p>}
-        {sessions.size > 0 && shown.length === 0 && (
-          <p className="px-4 py-2 text-muted">
-            {filter.trim() ? `No title matches “${filter}”.` : "All sessions are archived."}
-          </p>
+        {sessions.size > 0 && shown.length === 0 && filter.trim() === "" && (
+          <p className="px-4 py-2 text-muted">All sessions are archived.</p>
         )}
         {shown.map((g) => (
           <GroupOf
@@ -144,7 +142,7 @@ export function List({ current }: { current?: string }) {
             onFold={fold}
           />
         ))}
-        {filter.trim() !== "" && <Found typed={filter} />}
+        {filter.trim() !== "" && <Found typed={filter} titled={shown.length > 0} />}
         {archived > 0 && (
           <button
             type="button"

@@ -7,7 +7,7 @@ import { languageOfFile } from "../text/language";
 import type { FilePlace } from "../text/places";
 import { Visible } from "../text/Shown";
 import type { Change, Hunk } from "../wire/types";
-import { LineComments, type Spot, spotName, stepLines, useCommentsOn } from "./Comments";
+import { Commenting, LineComments, type Spot, spotName, stepLines, useCommentsOn } from "./Comments";
 import { Spans, useHunkColours } from "./colours";
 
 /** Added and removed lines such as "+12 −3"; nothing if both are 0. */
@@ -46,8 +46,10 @@ export const Diff = memo(function Diff({
 }) {
   const project = useContext(InProject);
   const placeOf = (last?: Change) => (done && project && last ? placeOfChange(last, dir) : undefined);
+  const commented = useContext(Commenting) !== undefined;
   return (
     <div className="flex flex-col gap-3">
+      {commented && <CommentHint />}
       {byFile(changes).map((f) => (
         <div key={f.path} className="overflow-hidden rounded-md border">
           <div className="flex items-baseline gap-2 border-b bg-panel px-3 py-1 text-sm">
@@ -69,6 +71,11 @@ export const Diff = memo(function Diff({
     </div>
   );
 });
+
+/** What a tap on a line number does; without a mouse, nothing else shows it. */
+const CommentHint = () => (
+  <p className="comment-hint text-sm text-muted">Tap a line number to comment on the line.</p>
+);
 
 /** The path of a changed file, which is a link if the file is at a place of the session. */
 export function FileName({
@@ -188,6 +195,7 @@ function HunkLines({
               tabIndex={first && i === 0 ? 0 : -1}
               aria-label={`Comment on ${spotName(spot)}`}
               title="Comment on this line"
+              data-keys="Enter: comment · ↑ ↓: other lines"
               onClick={() => setWriting(i)}
             >
               {no}

@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from "react";
 import { openFile } from "../model/viewer";
+import { withoutField } from "../wire/error";
 import { ApiError, api } from "../wire/http";
 import { Visible } from "./Shown";
 import { plain } from "./visible";
@@ -83,6 +84,6 @@ export function ProjectImage({
 /** The message of an error of the file service, without the name of the parameter. */
 export function reason(e: unknown): string {
   if (!(e instanceof ApiError)) return "The file could not be loaded.";
-  const text = plain(e.message.replace(/^path: /, ""), 500);
+  const text = plain(withoutField(e.message, "path"), 500);
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 }

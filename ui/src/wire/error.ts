@@ -1,5 +1,20 @@
 /**
- * A response other than 2xx, or no response. The message is meant for users.
+ * An error of the server as a sentence. In the API, errors begin in lower case,
+ * because programs put text before them. A first word that is a name, such as
+ * `projectDir` or `config.yaml`, stays as it is.
+ */
+export function sentence(text: string): string {
+  const word = /^[a-z]+(?=[\s:;,’']|$)/.exec(text)?.[0];
+  return word ? word.charAt(0).toUpperCase() + text.slice(1) : text;
+}
+
+/** What is wrong with the one field that a form has, without its name in the API. */
+export const withoutField = (message: string, field: string) =>
+  message.toLowerCase().startsWith(`${field}: `) ? sentence(message.slice(field.length + 2)) : message;
+
+/**
+ * A response other than 2xx, or no response. The message is a sentence for
+ * users.
  */
 export class ApiError extends Error {
   constructor(

@@ -1,7 +1,7 @@
 // Parses what the server says about files, folders and an agent's commands.
 
 import type { AgentCommand, Completion, Folder, Folders, ProjectFile } from "./types";
-import { isObj, list, num, oneOf, optStr, str } from "./values";
+import { isObj, list, num, oneOf, optSentence, optStr, str } from "./values";
 
 export function parseCommands(v: unknown): AgentCommand[] {
   return list(v, (c) =>
@@ -46,6 +46,7 @@ export function parseFolders(v: unknown): Folders {
   return {
     home: optStr(o.home),
     path: str(o.path),
+    refused: optSentence(o.refused),
     folders: list(o.folders, parseFolder),
     more: o.more === true,
     repositories: list(o.repositories, parseFolder),
@@ -53,6 +54,8 @@ export function parseFolders(v: unknown): Folders {
   };
 }
 
-function parseFolder(v: unknown): Folder | undefined {
-  return isObj(v) && str(v.path) ? { name: str(v.name), path: str(v.path), git: v.git === true } : undefined;
+export function parseFolder(v: unknown): Folder | undefined {
+  return isObj(v) && str(v.path)
+    ? { name: str(v.name), path: str(v.path), git: v.git === true, refused: optSentence(v.refused) }
+    : undefined;
 }

@@ -7,8 +7,8 @@ import { type AuditPage, parseAudit, parseVerified, type Verified } from "./audi
 import { base } from "./base";
 import { type Committed, type Diffs, parseCommitted, parseDiff, parseDiffs, parseFolder } from "./changes";
 import { type Device, parseDevices } from "./devices";
-import { ApiError } from "./error";
-import { parseCompletion, parseFile, parseFolders } from "./files";
+import { ApiError, sentence } from "./error";
+import { parseCompletion, parseFolder as parseCreated, parseFile, parseFolders } from "./files";
 import { keepLogin, keyChanges, login } from "./key";
 import { type MCPDefinition, type MCPServers, parseMCPServers } from "./mcp";
 import {
@@ -33,6 +33,7 @@ import type {
   Completion,
   ConversationPage,
   FileDiff,
+  Folder,
   FolderStatus,
   Folders,
   Options,
@@ -140,7 +141,7 @@ async function request(
   if (typeof e?.message !== "string") throw unexplained(res);
   throw new ApiError(
     typeof e.type === "string" ? e.type : "INTERNAL",
-    e.message,
+    sentence(e.message),
     res.status,
     typeof e.details === "object" && e.details !== null ? (e.details as Record<string, unknown>) : {},
   );
@@ -372,6 +373,11 @@ export const api = {
    */
   changes: async (id: string, of: { turn?: string; path?: string; context?: number }): Promise<Diffs> =>
     parseDiffs(await call("GET", `${session(id)}/changes${query(of)}`)),
+  createFolder: async (path: string, name: string): Promise<Folder> => {
+    const made = parseCreated(await post("/api/folders", { path, name }));
+    if (!made) throw new ApiError("INTERNAL", "The server’s response has no folder.", 0);
+    return made;
+  },
   folder: async (id: string): Promise<FolderStatus> => parseFolder(await call("GET", `${session(id)}/git`)),
   folderDiff: async (id: string, path: string, side: Side, context?: number): Promise<FileDiff> => {
     const diff = parseDiff(await call("GET", `${session(id)}/git/diff${query({ path, side, context })}`));

@@ -3,6 +3,7 @@
 // entries are dropped.
 
 import { parseAttachment } from "./attachment";
+import { sentence } from "./error";
 import { parseCommands } from "./files";
 import { parseQueuedPrompt } from "./queue";
 import type {
@@ -29,7 +30,7 @@ import type {
   Writer,
 } from "./types";
 import { parseRateLimit, parseUsage } from "./usage";
-import { isObj, list, num, type Obj, oneOf, optNum, optStr, str } from "./values";
+import { isObj, list, num, type Obj, oneOf, optNum, optSentence, optStr, str } from "./values";
 
 /**
  * A number that JavaScript would round or would print in another form. It keeps
@@ -93,7 +94,7 @@ export function parseFrame(text: string): Frame | undefined {
         ? {
             type: "error",
             requestId: optStr(v.requestId),
-            error: { type: str(v.error.type), message: str(v.error.message) },
+            error: { type: str(v.error.type), message: sentence(str(v.error.message)) },
           }
         : undefined;
   }
@@ -150,7 +151,7 @@ export function parseEntry(v: unknown): Entry | undefined {
           status: p.status === "cancelled" ? "cancelled" : "completed",
           usage: parseUsage(p.usage),
           errorCode: optStr(p.errorCode),
-          errorMessage: optStr(p.errorMessage),
+          errorMessage: optSentence(p.errorMessage),
         },
       };
     case "session:approval": {
@@ -179,7 +180,7 @@ export function parseEntry(v: unknown): Entry | undefined {
           turnId: optStr(p.turnId),
           level: oneOf(p.level, ["info", "warning", "error"], "info"),
           code: str(p.code),
-          message: str(p.message),
+          message: sentence(str(p.message)),
         },
       };
     case "session:usage":
@@ -209,7 +210,7 @@ function parseUpsert(p: Obj): Upsert | undefined {
     startedAt: optStr(p.startedAt),
     status: oneOf(p.status, ["create", "update", "complete", "error"], "update"),
     errorCode: optStr(p.errorCode),
-    errorMessage: optStr(p.errorMessage),
+    errorMessage: optSentence(p.errorMessage),
     seq: num(p.seq),
     parentCallId: optStr(p.parentCallId),
   };
@@ -525,7 +526,7 @@ export function parseProfiles(v: unknown): Profile[] {
           description: optStr(p.description),
           project: p.project === true,
           default: p.default === true,
-          error: optStr(p.error),
+          error: optSentence(p.error),
         }
       : undefined,
   );

@@ -115,9 +115,10 @@ export interface Folder {
   name: string;
   path: string;
   git: boolean; // the root of a git repository
+  refused?: string; // why no session can start there
 }
 
-export type Folders = Pick<Schemas["Folders"], "home" | "path" | "suggested"> & {
+export type Folders = Pick<Schemas["Folders"], "home" | "path" | "suggested" | "refused"> & {
   folders: Folder[];
   more: boolean;
   repositories: Folder[]; // near the home directory
