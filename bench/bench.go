@@ -66,6 +66,7 @@ func parts() []part {
 		{"upsert", (*bench).upsertRow},
 		{"turn", (*bench).turnRow},
 		{"page", (*bench).pageRows},
+		{"speed", (*bench).speedRows},
 		{"many", (*bench).manyRows},
 		{"sessions", (*bench).sessionRows},
 		{"search", (*bench).searchRows},

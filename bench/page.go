@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -157,42 +155,18 @@ func (b *bench) paint(ctx context.Context, c *session, events int) (p painting, 
 	if err != nil {
 		return p, fmt.Errorf("login: %w", err)
 	}
-	request, err := json.Marshal(map[string]any{"link": strings.TrimSpace(string(link)), "session": c.id, "last": events - 1})
+	request := map[string]any{"link": strings.TrimSpace(string(link)), "session": c.id, "last": events - 1}
+	err = b.browse(ctx, "page.mjs", request, func(answers *json.Decoder) error {
+		if err := answers.Decode(&p); err != nil {
+			return err
+		}
+		if err := c.prompt(ctx, load.Plan{Events: events, Rate: paced}.Prompt()); err != nil {
+			return err
+		}
+		return answers.Decode(&p)
+	})
 	if err != nil {
 		return p, err
-	}
-	cmd := exec.CommandContext(ctx, "node", filepath.Join(b.w.root, "bench", "page.mjs"))
-	cmd.Dir = b.w.root
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return p, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return p, err
-	}
-	if err := cmd.Start(); err != nil {
-		return p, err
-	}
-	_, err = in.Write(append(request, '\n')) // the link is a secret, so it is no argument
-	answers := json.NewDecoder(bufio.NewReader(out))
-	if err == nil {
-		err = answers.Decode(&p)
-	}
-	if err == nil {
-		err = c.prompt(ctx, load.Plan{Events: events, Rate: paced}.Prompt())
-	}
-	if err == nil {
-		err = answers.Decode(&p)
-	}
-	if err != nil {
-		cancel()
-	}
-	_, _ = io.Copy(io.Discard, out)
-	if waitErr := cmd.Wait(); err != nil || waitErr != nil {
-		return p, fmt.Errorf("browser: %w\n%s", errors.Join(err, waitErr), stderr.String())
 	}
 	if len(p.Delays) != events || slices.Min(p.Delays) < 0 {
 		return p, fmt.Errorf("the page painted %d of %d deltas, the first delays are %v", len(p.Delays), events, p.Delays[:min(len(p.Delays), 5)])
