@@ -152,15 +152,16 @@ describe.skipIf(skip || !git)("changes", () => {
 
     // A comment on a line goes into the next prompt.
     const number = net.getByRole("button", { name: "Comment on new line 11" });
-    await number.focus();
-    const shown = (of: "::before" | "::after") =>
-      number.evaluate((n, of) => {
+    await number.hover();
+    const shown = (on: typeof number, of: "::before" | "::after") =>
+      on.evaluate((n, of) => {
         const { content, visibility } = getComputedStyle(n, of);
         return visibility === "visible" ? content : "";
       }, of);
-    expect(await shown("::before")).toBe('"+"');
-    await page.keyboard.press("Shift+ArrowDown"); // a key, so the browser shows the focus
-    expect(await shown("::after")).toContain("Enter: comment");
+    expect(await shown(number, "::before")).toBe('"+"');
+    await number.focus();
+    await page.keyboard.press("ArrowUp");
+    expect(await shown(page.locator("button.no:focus"), "::after")).toContain("Enter: comment");
     await number.click();
     await page.getByRole("textbox", { name: "Comment on new line 11" }).fill("Say 3 here.");
     await page.getByRole("button", { name: "Add to the prompt" }).click();

@@ -52,8 +52,8 @@ it("creates one session, however often a response is lost", async () => {
 
 it("creates another session after an error, or with other choices", async () => {
   answers = [refused, ok({ sessionId: "one" }), refused, ok({ sessionId: "two" }), ok({ turnId: "t" })];
-  await expect(begin(beginning("/a"), "text", [])).rejects.toThrow("no");
-  await expect(begin(beginning("/a"), "text", [])).rejects.toThrow("no"); // the prompt
+  await expect(begin(beginning("/a"), "text", [])).rejects.toThrow("No");
+  await expect(begin(beginning("/a"), "text", [])).rejects.toThrow("No"); // the prompt
   expect((await begin(beginning("/b"), "text", [])).id).toBe("two");
   const keys = requests.filter((r) => r.path.endsWith("/create")).map((r) => r.key);
   expect(new Set(keys).size).toBe(3);
