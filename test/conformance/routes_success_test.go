@@ -406,7 +406,7 @@ type boundAnswer struct {
 // session, by operationId.
 func boundAnswers() map[string]boundAnswer {
 	all := make(map[string]boundAnswer)
-	for _, id := range []string{"metrics", "listAudit", "verifyAudit", "createToken", "listTokens", "renameToken", "revokeToken", "createLoginCode", "previewRetention", "applyRetention", "listFolders", "listMCPServers", "getMCPServer", "addMCPServer", "removeMCPServer"} {
+	for _, id := range []string{"metrics", "listAudit", "verifyAudit", "createToken", "listTokens", "renameToken", "revokeToken", "createLoginCode", "previewRetention", "applyRetention", "listFolders", "createFolder", "listMCPServers", "getMCPServer", "addMCPServer", "removeMCPServer"} {
 		all[id] = boundAnswer{"403 FORBIDDEN", func(t *testing.T, r *routes, op operation, bound client) {
 			_, path, body := r.request(op, r.ended)
 			bound.do(t, op.method, path, body).fails(t, http.StatusForbidden, "FORBIDDEN")
