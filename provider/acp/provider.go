@@ -40,7 +40,7 @@ type (
 	forkingProvider struct{ listingProvider } // also continues copies of them
 
 	// Runnel lists the conversations of these agents without starting them, and
-	// reads some of them.
+	// reads some of them, or only their text for the search.
 	readableProvider struct {
 		*provider
 		readable
@@ -51,7 +51,7 @@ type (
 	}
 	filedListingProvider struct {
 		listingProvider
-		filed
+		searchable
 	}
 	keptForkingProvider struct {
 		forkingProvider
@@ -73,10 +73,10 @@ func newProvider(p *provider) runnel.Provider {
 		return p
 	case !a.Lists:
 		return historyProvider{p}
-	case !a.Forks && reads:
+	case !a.Forks && reads && !q.onlySearch:
 		return readableListingProvider{listingProvider{historyProvider{p}}, readable{filed{p}}}
 	case !a.Forks && files:
-		return filedListingProvider{listingProvider{historyProvider{p}}, filed{p}}
+		return filedListingProvider{listingProvider{historyProvider{p}}, searchable{filed{p}}}
 	case !a.Forks:
 		return listingProvider{historyProvider{p}}
 	case q.database != nil:

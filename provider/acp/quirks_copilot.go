@@ -46,8 +46,8 @@ func copilot() *quirks {
 			},
 			cumulativeUsage: true, // recording text
 		},
-		replay: replayQuirks{onePart: true},                                                    // recording failure
-		stored: storedQuirks{dir: copilotStored, pattern: "*/events.jsonl", line: copilotLine}, // testdata/copilot/stored
+		replay: replayQuirks{onePart: true},                                                                                               // recording failure
+		stored: storedQuirks{dir: copilotStored, pattern: "*/events.jsonl", line: copilotLine, updates: copilotUpdates, onlySearch: true}, // testdata/copilot/stored
 	}
 }
 

@@ -88,6 +88,9 @@ func recordFixture(t *testing.T, a Agent, f fixture) {
 		arc.Files = append(arc.Files, txtar.File{Name: "load", Data: n.encode(t, load)})
 	}
 	arc.Files = append(arc.Files, n.files(stored)...)
+	if p, keeps := r.Provider.(keptForkingProvider); keeps {
+		arc.Files = append(arc.Files, txtar.File{Name: "stored/opencode.sql", Data: dumpDatabase(t, p.kept, session)})
+	}
 	arc.Files = append(arc.Files, txtar.File{Name: "want", Data: want(t, a, arc)})
 	recordtest.Save(t, filepath.Join("testdata", a.Name, f.name+"@"+r.Agent.Version+".txtar"), arc)
 }
@@ -107,7 +110,9 @@ func storedFiles(t *testing.T, a Agent, home, session string) (lines []recordtes
 		data, err := os.ReadFile(path)
 		rel, _ := filepath.Rel(dir, path)
 		for line := range strings.Lines(string(data)) {
-			lines = append(lines, recordtest.Line{Dir: runnel.Dir(filepath.ToSlash(rel)), Line: strings.TrimSuffix(line, "\n")})
+			if !isOmitted(line) {
+				lines = append(lines, recordtest.Line{Dir: runnel.Dir(filepath.ToSlash(rel)), Line: strings.TrimSuffix(line, "\n")})
+			}
 		}
 		return err
 	})

@@ -144,10 +144,16 @@ func (f readable) read(ctx context.Context, id, file string, pictures func([]byt
 	if err != nil {
 		return nil, nil, err
 	}
-	t := newTranslator(f.of.agent)
+	return f.of.replayed(ctx, id, f.of.agent.quirks().stored.updates(lines), pictures)
+}
+
+// replayed translates the updates for a stored conversation. For the results see
+// [readable.read].
+func (p *provider) replayed(ctx context.Context, id string, updates []storedUpdate, pictures func([]byte)) (evs, end []event.Event, err error) {
+	t := newTranslator(p.agent)
 	t.session.id, t.replay = id, &replay{show: true}
 	t.out.Pictures = pictures
-	for _, u := range f.of.agent.quirks().stored.updates(lines) {
+	for _, u := range updates {
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
 		}
@@ -202,6 +208,14 @@ func (f readable) lines(ctx context.Context, path string) (lines [][]byte, err e
 			lines = append(lines, bytes.Clone(line))
 		}
 	}
+}
+
+// searchable reads the text of the conversations in an agent's files.
+type searchable struct{ filed }
+
+// ReadStored implements [runnel.StoredReader].
+func (f searchable) ReadStored(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
+	return readable(f).History(ctx, ref)
 }
 
 // Follow implements [runnel.Follower].

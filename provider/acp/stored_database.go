@@ -18,7 +18,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// kept lists the conversations in an agent's database, which has a row for each.
+// kept lists the conversations in an agent's database, which has a row for each,
+// and reads their text.
 type kept struct{ of *provider }
 
 // databaseTime limits how long a query of an agent's database may take.
@@ -47,7 +48,12 @@ func (k kept) path() string {
 
 // read calls f with the agent's database. It does nothing if there is none.
 func (k kept) read(ctx context.Context, f func(context.Context, *sql.DB) error) error {
-	limited, cancel := context.WithTimeout(ctx, databaseTime)
+	return k.readFor(ctx, databaseTime, f)
+}
+
+// readFor is read with another limit than databaseTime.
+func (k kept) readFor(ctx context.Context, most time.Duration, f func(context.Context, *sql.DB) error) error {
+	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	db, err := sqliteread.Open(limited, k.path())
 	if errors.Is(err, fs.ErrNotExist) {

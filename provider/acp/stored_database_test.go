@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +40,62 @@ func TestRecordDatabase(t *testing.T) {
 	if err := os.WriteFile(path, []byte(dump), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// dumpDatabase returns the statements that create the rows of a conversation, with
+// only those columns that kept reads. It replaces ids, times and ports and keeps
+// the order of ids and of times.
+func dumpDatabase(t *testing.T, k kept, conversation string) []byte {
+	t.Helper()
+	var out strings.Builder
+	err := k.read(t.Context(), func(ctx context.Context, db *sql.DB) error {
+		for _, table := range storedTables {
+			key := "session_id"
+			if table[0] == "session" {
+				key = "id"
+			}
+			rows, err := db.QueryContext(ctx, "SELECT 'INSERT INTO "+table[0]+" VALUES (' || quote("+strings.Join(table[1:], ") || ',' || quote(")+") || ');' FROM "+table[0]+" WHERE "+key+" = ? ORDER BY id", conversation)
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var row string
+				if err := rows.Scan(&row); err != nil {
+					return err
+				}
+				out.WriteString(row + "\n")
+			}
+			if err := rows.Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dump := portRE.ReplaceAllString(timeRE.ReplaceAllString(out.String(), "2026-01-01T00:00:00Z"), "127.0.0.1:1")
+	for _, re := range []*regexp.Regexp{idRE, stampRE} {
+		number := make(map[string]int)
+		for _, s := range slices.Compact(slices.Sorted(slices.Values(re.FindAllString(dump, -1)))) {
+			number[s] = len(number) + 1
+		}
+		dump = re.ReplaceAllStringFunc(dump, func(s string) string {
+			if prefix, _, named := strings.Cut(s, "_"); named {
+				return fmt.Sprintf("%s_%012d", prefix, number[s])
+			}
+			return itoa(number[s])
+		})
+	}
+	return []byte(dump)
+}
+
+// storedTables has the tables that dumpDatabase records, each with its columns.
+var storedTables = [][]string{
+	{"session", "id", "parent_id", "directory", "title", "time_created", "time_updated"},
+	{"message", "id", "session_id", "time_created", "time_updated", "data"},
+	{"part", "id", "message_id", "session_id", "time_created", "time_updated", "data"},
 }
 
 // dumpTable writes the statements that create a table with its rows.
@@ -75,6 +133,21 @@ func writeDatabase(t *testing.T, path string, further ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	runStatements(t, path, append([]string{string(dump)}, further...)...)
+}
+
+// fillDatabase writes a database with the rows that dumpDatabase has returned.
+func fillDatabase(t *testing.T, path, rows string) {
+	t.Helper()
+	var statements []string
+	for _, table := range storedTables {
+		statements = append(statements, "CREATE TABLE "+table[0]+" ("+strings.Join(table[1:], ", ")+")")
+	}
+	runStatements(t, path, append(statements, rows)...)
+}
+
+func runStatements(t *testing.T, path string, statements ...string) {
+	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +155,7 @@ func writeDatabase(t *testing.T, path string, further ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, statement := range append([]string{string(dump)}, further...) {
+	for _, statement := range statements {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}

@@ -20,13 +20,16 @@ import (
 // recording has no such files.
 func storedHome(t *testing.T, a Agent, arc *txtar.Archive) (p runnel.Provider, id string, ok bool) {
 	t.Helper()
-	if a.quirks().stored.updates == nil {
-		return nil, "", false
-	}
 	home := t.TempDir()
+	p = New(a).(runnel.Programmable).WithProgram(nil, []string{"HOME=" + home, "XDG_DATA_HOME="})
 	for _, f := range arc.Files {
 		name, isStored := strings.CutPrefix(f.Name, "stored/")
 		if !isStored {
+			continue
+		}
+		if name == "opencode.sql" {
+			fillDatabase(t, p.(keptForkingProvider).path(), string(f.Data))
+			ok = true
 			continue
 		}
 		path := filepath.Join(home, filepath.FromSlash(filing[a.Name]), filepath.FromSlash(name))
@@ -41,11 +44,13 @@ func storedHome(t *testing.T, a Agent, arc *txtar.Archive) (p runnel.Provider, i
 		}
 		ok = true
 	}
-	p = New(a).(runnel.Programmable).WithProgram(nil, []string{"HOME=" + home})
+	if !ok {
+		return nil, "", false
+	}
 	for _, c := range summaries(t, p) {
 		id = c.AgentSessionID
 	}
-	return p, id, ok && id != ""
+	return p, id, id != ""
 }
 
 // A placed item is a finished item at its place in the conversation.
@@ -69,9 +74,15 @@ func placedItems(evs []event.Event) (items []placed) {
 	return items
 }
 
+// history returns the events of a stored conversation, without starting the
+// agent.
 func history(t *testing.T, p runnel.Provider, id string) (evs []event.Event) {
 	t.Helper()
-	for ev, err := range p.(runnel.Historian).History(t.Context(), runnel.Conversation{AgentSessionID: id}) {
+	read := p.(runnel.Historian).History
+	if r, ok := p.(runnel.StoredReader); ok {
+		read = r.ReadStored
+	}
+	for ev, err := range read(t.Context(), runnel.Conversation{AgentSessionID: id}) {
 		if err != nil {
 			t.Fatal(err)
 		}

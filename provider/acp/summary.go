@@ -23,7 +23,11 @@ type storedQuirks struct {
 	folder  func(dir, file string) string       // the conversation's directory. Default: line sets it
 	updates func(lines [][]byte) []storedUpdate // returns the updates for the lines of a file. Default: the agent replays conversations
 
-	database func(env []string) string // path of a database in place of the files
+	// onlySearch means that updates serves only the search. The agent replays a
+	// conversation that is opened.
+	onlySearch bool
+	// database returns the path of a database in place of the files.
+	database func(env []string) string
 }
 
 // Bytes that Summarize reads at the two ends of a file.

@@ -74,6 +74,12 @@ func converse(t *testing.T, name, root string) (r *rig, id string) {
 // unrecorded are the extensions of Copilot's files that are not read.
 var unrecorded = []string{".yaml", ".lock", ".md"}
 
+// isOmitted reports whether recordings omit a line of a stored file: Copilot's
+// prompt for the model, and its accounts.
+func isOmitted(line string) bool {
+	return strings.HasPrefix(line, `{"type":"system.message"`) || strings.HasPrefix(line, `{"type":"session.shutdown"`)
+}
+
 // recordStored records the files of an agent below dir that belong to the
 // conversation id in the file to.
 func recordStored(t *testing.T, to, dir, id string) {
@@ -88,7 +94,7 @@ func recordStored(t *testing.T, to, dir, id string) {
 		rel, _ := filepath.Rel(dir, path)
 		kept := ""
 		for line := range strings.Lines(string(data)) {
-			if !strings.HasPrefix(line, `{"type":"system.message"`) && !strings.HasPrefix(line, `{"type":"session.shutdown"`) { // Copilot's prompt for the model, and its accounts
+			if !isOmitted(line) {
 				kept += line
 			}
 		}

@@ -201,6 +201,7 @@ var Differences = []Difference{
 	{"copilot", "", "failure", "turn 1: item 1:0: only stored", "The agent replays a failure as text of the model."},
 	{"copilot", "", "failure", "turn 1: notice AGENT_SAYS: only live", "The agent does not replay its own notices."},
 	{"copilot", "", "image", "turn 1: item 0:0: attachments", "The agent does not replay attachments."},
+	{"copilot", "", "image", "turn 1: item 0:0: content", "The agent stores a line break between the texts of a prompt."},
 	{"copilot", "", "interrupt-early", "turn 1: only live", "The agent does not store a prompt that was interrupted immediately."},
 	{"copilot", "", "interrupt-text", "turn 1: item 1:0: only live", "The agent does not store the text of an interrupted answer."},
 	{"copilot", "", "interrupt-tool", "turn 1: item 1:0:output: only live", "The agent does not store the output of a command that was interrupted."},
