@@ -144,9 +144,9 @@ type (
 	// process, so that a program may read many conversations with it.
 	FileHistorian interface{ ReadsFiles() }
 	// A StoredReader can read the text of a stored conversation from the agent's
-	// files, for a search. It starts no process. The items have the ids of
-	// [Historian.History]; ReadStored may leave out items without text, and the
-	// work of subagents.
+	// files or database, for a search. It starts no process. The items have the
+	// ids of [Historian.History]; ReadStored may leave out items without text,
+	// and the work of subagents.
 	StoredReader interface {
 		ReadStored(ctx context.Context, ref Conversation) iter.Seq2[event.Event, error]
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// natives adds the conversations that agents have stored in files, and that are
-// no sessions, to the search index. It reads only conversations whose files
-// have changed since, through the same translators and filters as an import,
-// so that an import gives the items the same ids.
+// natives adds the conversations that agents have stored in files or in a
+// database, and that are no sessions, to the search index. It reads only
+// conversations that have changed since, through the same translators and
+// filters as an import, so that an import gives the items the same ids.
 //
 // The index has such a conversation under the name cliType:agentSessionId, with
 // the state of its files. A conversation that becomes a session, or whose files
@@ -194,7 +194,7 @@ func (n *natives) compare() (todo []conversations.Stored, gone []string, err err
 }
 
 // reader returns the provider that reads the conversations of a kind of agent
-// from files, or nil if none does.
+// without starting the agent, or nil if none does.
 func (n *natives) reader(cliType string) runnel.Historian {
 	p := n.importer.opener.providers.Named(cliType)
 	if _, lists := p.(runnel.Summarizer); !lists {
