@@ -46,9 +46,11 @@ func (a *app) searchCommand() *cobra.Command {
 		Long: `Search the items of all sessions, also of ended and archived ones, and of the
 conversations that agents have stored in files, for example from a terminal, and
 print the newest first: prompts, answers, tool calls with their outputs, and
-changes to files. A conversation that is no session is named AGENT:ID. An item must contain all words. Quotation marks enclose a phrase, and a
-final * finds all words that begin like this one. Case and accents do not
-matter. It needs the running server.`,
+changes to files. A conversation that is no session is named AGENT:ID.
+
+An item must contain all words. Quotation marks enclose a phrase, and a final *
+finds all words that begin like this one. Case and accents do not matter. It
+needs the running server.`,
 		Example: `  runnel search login redirect
   runnel search '"connection refused"' --kind command --since 48h
   runnel search 'migrat*' --folder . --json | jq -r .hits[].sessionId`,
