@@ -8,6 +8,7 @@
 package egress
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -122,6 +123,10 @@ func Hosts(set string) []string { return slices.Clone(sets[set]) }
 type Policy struct {
 	Entries []Entry `json:"entries"`
 
+	// Ask asks people about hosts that no entry allows, see Config.Ask. Ports
+	// of this machine and private addresses are refused without a question.
+	Ask bool `json:"ask,omitempty"`
+
 	// Refused are ports of this machine that no entry allows, such as those of
 	// the server itself: to the server, a connection of the proxy looks like
 	// one of its own.
@@ -183,6 +188,7 @@ type verdict struct {
 	by       string // what allows it
 	why      string // why it is refused; "" if it is allowed
 	loopback bool   // the host is this machine
+	askable  bool   // people may allow the host
 }
 
 const notListed = "the host is not in the session's egress list"
@@ -204,14 +210,28 @@ func (p Policy) judge(host string, port int) verdict {
 		if e, ok := p.prefix(ip, port); ok {
 			return verdict{by: e.By}
 		}
-		return verdict{why: "the address is not in the session's egress list"}
+		return verdict{why: "the address is not in the session's egress list", askable: isPublic(ip)}
 	}
 	for _, e := range p.Entries {
 		if e.names(host) && e.takes(port) {
 			return verdict{by: e.By}
 		}
 	}
-	return verdict{why: notListed}
+	return verdict{why: notListed, askable: true}
+}
+
+// canonical returns a host as people are asked about it: an address in its usual
+// form, or a name in lower case, without a final dot. It fails for other text.
+// Names with other letters arrive in their ASCII form (xn--).
+func canonical(host string) (string, error) {
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Zone() == "" {
+		return ip.Unmap().String(), nil
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if strings.HasPrefix(host, "*") {
+		return "", errors.New("is not a host name")
+	}
+	return name(host)
 }
 
 // prefix returns the entry that lists an address.

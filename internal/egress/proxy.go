@@ -33,11 +33,24 @@ type Attempt struct {
 	Open     bool   // it has not ended
 }
 
+// An Answer is what Config.Ask returns.
+type Answer struct {
+	By  string // what allows the host; "" if it is refused
+	Why string // why it is refused
+}
+
 // Config configures a Proxy.
 type Config struct {
 	Policy Policy
 	Secret string        // what the bridge sends first on each connection
 	Report func(Attempt) // called from several goroutines; must not block. Default: none
+
+	// Ask asks whether a program may reach a host that no entry of the policy
+	// allows, if Policy.Ask is set. The host is an address, or a name in lower
+	// case. Ask is called from several goroutines, before the name is resolved:
+	// resolving it would already send its text to the network. Ask returns soon
+	// after ctx has ended. Default: the host is refused.
+	Ask func(ctx context.Context, host string, port int) Answer
 
 	resolve func(ctx context.Context, host string) ([]netip.Addr, error) // Default: the system's resolver
 	dial    func(ctx context.Context, address string) (net.Conn, error)  // Default: TCP
@@ -265,6 +278,10 @@ func closeWrite(c net.Conn) {
 func (p *Proxy) dial(ctx context.Context, host string, port int) (net.Conn, Attempt, error) {
 	a := Attempt{ID: rand.Text(), At: time.Now(), Host: host, Port: port}
 	v := p.cfg.Policy.judge(host, port)
+	asked := v.why != "" && v.askable && p.cfg.Policy.Ask && p.cfg.Ask != nil
+	if asked {
+		host, v = p.ask(ctx, host, port, v)
+	}
 	a.By, a.Why = v.by, v.why
 	var c net.Conn
 	var err error
@@ -278,6 +295,9 @@ func (p *Proxy) dial(ctx context.Context, host string, port int) (net.Conn, Atte
 	}
 	switch {
 	case a.Why != "":
+		if asked && v.why == "" {
+			a.Why += "; an answer to a question cannot allow that, only egress.allow can"
+		}
 		a.By, err = "", &blockedError{host, port, a.Why}
 	case err != nil:
 		a.Why = "cannot be reached"
@@ -286,6 +306,26 @@ func (p *Proxy) dial(ctx context.Context, host string, port int) (net.Conn, Atte
 	}
 	p.cfg.Report(a)
 	return c, a, err
+}
+
+// ask lets Config.Ask decide about a host that the policy does not allow. It
+// returns the host in its canonical form.
+func (p *Proxy) ask(ctx context.Context, host string, port int, v verdict) (string, verdict) {
+	plain, err := canonical(host)
+	if err != nil {
+		return host, v
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)() // the context of a plain HTTP request's dial does not end with the proxy
+	answer := p.cfg.Ask(ctx, plain, port)
+	switch {
+	case answer.By != "" && answer.Why == "":
+		return plain, verdict{by: answer.By}
+	case answer.Why != "":
+		v.why = answer.Why
+	}
+	return plain, v
 }
 
 // addresses resolves a host that the policy allows. why says why the policy does

@@ -30,11 +30,18 @@ type rig struct {
 
 	mu       sync.Mutex
 	dialled  []string
+	resolved []string
 	attempts []Attempt
 	ended    chan Attempt
 }
 
 func newRig(t *testing.T, p Policy, server string) *rig {
+	t.Helper()
+	return newAskingRig(t, p, server, nil)
+}
+
+// newAskingRig is newRig with a Config.Ask.
+func newAskingRig(t *testing.T, p Policy, server string, ask func(context.Context, string, int) Answer) *rig {
 	t.Helper()
 	r := &rig{path: filepath.Join(t.TempDir(), "s"), hosts: map[string]string{}, ended: make(chan Attempt, 100)}
 	ln, err := net.Listen("unix", r.path)
@@ -42,7 +49,7 @@ func newRig(t *testing.T, p Policy, server string) *rig {
 		t.Fatal(err)
 	}
 	r.proxy = Serve(ln, Config{
-		Policy: p, Secret: "secret",
+		Policy: p, Secret: "secret", Ask: ask,
 		Report: func(a Attempt) {
 			r.mu.Lock()
 			r.attempts = append(r.attempts, a)
@@ -52,6 +59,9 @@ func newRig(t *testing.T, p Policy, server string) *rig {
 			}
 		},
 		resolve: func(_ context.Context, host string) ([]netip.Addr, error) {
+			r.mu.Lock()
+			r.resolved = append(r.resolved, host)
+			r.mu.Unlock()
 			if r.hosts[host] == "" {
 				return nil, errors.New("no such host")
 			}
@@ -73,9 +83,8 @@ func newRig(t *testing.T, p Policy, server string) *rig {
 	return r
 }
 
-// request sends raw bytes, with a secret, and returns the status of the answer
-// and the connection.
-func (r *rig) request(t *testing.T, secret, raw string) (int, net.Conn, *bufio.Reader) {
+// open sends raw bytes, with a secret, and returns the connection.
+func (r *rig) open(t *testing.T, secret, raw string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	c, err := net.Dial("unix", r.path)
 	if err != nil {
@@ -85,7 +94,14 @@ func (r *rig) request(t *testing.T, secret, raw string) (int, net.Conn, *bufio.R
 	if _, err := io.WriteString(c, secret+"\n"+raw); err != nil {
 		t.Fatal(err)
 	}
-	br := bufio.NewReader(c)
+	return c, bufio.NewReader(c)
+}
+
+// request sends raw bytes, with a secret, and returns the status of the answer
+// and the connection.
+func (r *rig) request(t *testing.T, secret, raw string) (int, net.Conn, *bufio.Reader) {
+	t.Helper()
+	c, br := r.open(t, secret, raw)
 	resp, err := http.ReadResponse(br, &http.Request{Method: http.MethodConnect})
 	if err != nil {
 		return 0, c, br
