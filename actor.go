@@ -25,6 +25,7 @@ type liveTurn struct {
 	overdue     time.Time            // deadline of a cancelled turn; zero: not cancelled
 	enforced    bool                 // the session is stopping the agent to end the turn
 	followed    bool                 // a process outside of the session runs it; see Session.Follow
+	reach       reachTurn
 }
 
 // facts is the state of the conversation that belongs to no turn, as last
@@ -219,6 +220,9 @@ func (s *Session) stageAll(lt *liveTurn, evs []event.Event) {
 			s.findAnswer(lt, b.Approval)
 		case event.ApprovalResolved:
 			if q, ok := lt.asked[b.ApprovalID]; ok {
+				if q.reach != nil {
+					s.answeredReach(lt, q, b)
+				}
 				s.decided = append(s.decided, Decided{Turn: ev.Turn, At: ev.At, Approval: q.approval, Resolved: b, Maker: q.maker})
 				q.end(errApprovalGone())
 				delete(lt.asked, b.ApprovalID)

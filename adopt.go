@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/runnel-dev/runnel/event"
 )
@@ -176,7 +178,11 @@ func (s *Session) resume(r *rules, open OpenTurn, restores *event.SessionSetting
 	if s.cfg.TurnBudget != nil {
 		lt.budget = s.cfg.TurnBudget(open.Turn).or(lt.budget)
 	}
-	for _, a := range r.asked {
+	for _, a := range slices.Clone(r.asked) {
+		if strings.HasPrefix(a.ID, reachPrefix(open.Turn)) { // its connection ended with the earlier server's proxy
+			s.stageAll(lt, r.admit(event.Event{At: time.Now(), Body: withdrawn(a.ID, "the server was restarted")}))
+			continue
+		}
 		s.findAnswer(lt, a)
 	}
 }

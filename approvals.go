@@ -21,6 +21,7 @@ type question struct {
 	held     []decideMsg        // answers that wait for Config.Judge
 	ctx      context.Context    // of the calls of Judge and Approver
 	over     context.CancelFunc // ends ctx
+	reach    *reachQuestion     // nil: the agent waits for the answer
 }
 
 // judging reports whether Config.Judge is still deciding.
@@ -31,10 +32,10 @@ const judgeTimeout = 3 * time.Second
 
 // findAnswer starts to wait for an answer to an approval of a turn.
 func (s *Session) findAnswer(lt *liveTurn, a event.Approval) {
-	q := &question{approval: a}
+	q := &question{approval: a, reach: lt.reach.byID[a.ID]}
 	q.ctx, q.over = context.WithCancel(s.ctx)
 	lt.asked[a.ID] = q
-	if s.cfg.Judge == nil {
+	if s.cfg.Judge == nil || q.reach != nil { // Judge has passed a question about a host already
 		s.openToAll(q)
 		return
 	}
@@ -96,6 +97,23 @@ func (q *question) end(err error) {
 		held.reply <- answer[struct{}]{err: err}
 	}
 	q.held = nil
+	if q.reach != nil {
+		q.reach.reply(refusedReach(whyNotLogged))
+	}
+}
+
+// expires returns when an approval is denied for want of an answer; zero: never.
+func (s *Session) expires(q *question) (at time.Time) {
+	if q.judging() {
+		return at
+	}
+	if s.cfg.ApprovalTimeout > 0 {
+		at = q.since.Add(s.cfg.ApprovalTimeout)
+	}
+	if limit := q.since.Add(reachTimeout); q.reach != nil && (at.IsZero() || limit.Before(at)) {
+		at = limit
+	}
+	return at
 }
 
 // openToAll accepts answers to an approval from all callers of Decide. It calls
@@ -146,7 +164,8 @@ func denial(a event.Approval) string {
 	return event.ChoiceWithdrawn
 }
 
-// decide validates a decision, logs it and then sends it to the agent. A denial
+// decide validates a decision, logs it and then sends it to the agent, or to the
+// connections that wait for it if it is about a host. A denial
 // that stops the turn, and a withdrawal, cancel the turn.
 func (s *Session) decide(id string, d Decision) error {
 	lt, a := s.approval(id)
@@ -175,6 +194,7 @@ func (s *Session) decide(id string, d Decision) error {
 		d.By = event.ByUser
 	}
 	now := time.Now()
+	toAgent := lt.asked[id].reach == nil
 	lt.asked[id].maker = d.Maker
 	s.stageAll(lt, lt.rules.admit(event.Event{At: now, Body: event.ApprovalResolved{
 		ApprovalID: id, Choice: d.Choice, By: d.By, Reason: d.Reason, Rule: d.Maker.Rule, UpdatedArguments: d.UpdatedArguments,
@@ -190,8 +210,8 @@ func (s *Session) decide(id string, d Decision) error {
 	if stop {
 		lt.rules.cancelling, lt.overdue = true, now.Add(s.cfg.InterruptGrace)
 	}
-	if s.link == nil {
-		return nil // the agent has exited, so its turns are ending
+	if s.link == nil || !toAgent && !stop {
+		return nil // without a link the agent has exited, so its turns are ending
 	}
 	var err error
 	if i < 0 {

@@ -44,6 +44,9 @@ func makeLink(s *Session, conn Conn, release func()) *link {
 	if l.memory, ok = conn.(BufferedConn); !ok {
 		l.ahead = make(chan arrival, 256)
 	}
+	if e, ok := conn.(EgressAsker); ok {
+		e.OnEgress(s.reacher(l))
+	}
 	return l
 }
 

@@ -122,6 +122,14 @@ type (
 	Detacher interface {
 		Detach() bool
 	}
+	// An EgressAsker runs its agent in a sandbox with [EgressAsk]. OnEgress sets
+	// the function that decides about a host which is neither listed nor one of
+	// this machine or its network. decide is called from several goroutines, and
+	// returns soon after ctx has ended. Hosts that are reached for before the
+	// first call of OnEgress are refused.
+	EgressAsker interface {
+		OnEgress(decide func(ctx context.Context, host string, port int) EgressAnswer)
+	}
 	// An Exiter returns the exit status of its process. ok is false while the
 	// process runs.
 	Exiter interface {

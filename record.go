@@ -32,12 +32,15 @@ func (s *Session) flush() error {
 	if n == 0 {
 		return nil
 	}
-	evs, decided := s.batch[:n:n], s.decided
-	s.batch, s.decided = s.batch[n:], nil // later events use the rest of the memory
+	evs, decided, answered := s.batch[:n:n], s.decided, s.reach.answered
+	s.batch, s.decided, s.reach.answered = s.batch[n:], nil, nil // later events use the rest of the memory
 	for i := range evs {
 		evs[i].Session, evs[i].Seq = s.id, s.head+int64(i)+1
 	}
 	if err := s.log.Append(s.ctx, s.id, s.head, evs...); err != nil {
+		for _, r := range answered {
+			r.q.reply(refusedReach(whyNotLogged))
+		}
 		return s.onAppendFailure(err)
 	}
 	s.head += int64(len(evs))
@@ -48,6 +51,9 @@ func (s *Session) flush() error {
 		for _, d := range decided {
 			s.cfg.Decided(d)
 		}
+	}
+	for _, r := range answered {
+		r.settle(s)
 	}
 	for _, ev := range evs {
 		if b, ok := ev.Body.(event.SessionUpdated); ok {
@@ -230,7 +236,7 @@ func (s *Session) find(turn string) *liveTurn {
 }
 
 func (s *Session) add(r *rules, t *Turn) *liveTurn {
-	lt := &liveTurn{rules: r, handle: t, lastEventAt: time.Now(), asked: map[string]*question{}, budget: s.opt.TurnBudget}
+	lt := &liveTurn{rules: r, handle: t, lastEventAt: time.Now(), asked: map[string]*question{}, budget: s.opt.TurnBudget, reach: newReachTurn()}
 	s.live = append(s.live, lt)
 	return lt
 }

@@ -46,12 +46,26 @@ func (s Sandbox) IsOn() bool { return s == SandboxFiles || s == SandboxProject }
 // to the hosts that the agent itself needs. It has no effect without a sandbox,
 // and is refused with SandboxFiles, which limits no network.
 type Egress struct {
-	Allow []string `json:"allow,omitempty"` // host names, *.domain, addresses and prefixes, each with an optional port; localhost with a port
-	Sets  []string `json:"sets,omitempty"`  // named sets of hosts: packages, git
+	Mode  EgressMode `json:"mode,omitempty"`  // what happens with other public hosts. Default: deny
+	Allow []string   `json:"allow,omitempty"` // host names, *.domain, addresses and prefixes, each with an optional port; localhost with a port
+	Sets  []string   `json:"sets,omitempty"`  // named sets of hosts: packages, git
 }
 
-// IsZero reports whether e allows nothing.
-func (e Egress) IsZero() bool { return len(e.Allow) == 0 && len(e.Sets) == 0 }
+// An EgressMode says what happens when a program in a sandbox reaches for a
+// public host that is not listed.
+type EgressMode string
+
+// The modes.
+const (
+	EgressDeny EgressMode = "deny"
+
+	// EgressAsk asks people during a turn. The connection waits for the answer,
+	// at most 5 minutes. Outside of a turn the host is refused.
+	EgressAsk EgressMode = "ask"
+)
+
+// IsZero reports whether e is empty.
+func (e Egress) IsZero() bool { return e.Mode == "" && len(e.Allow) == 0 && len(e.Sets) == 0 }
 
 // An EgressAttempt is an attempt of a program in a sandbox to reach a host. An
 // allowed attempt is reported twice: when the connection opens and when it ends.
@@ -60,7 +74,7 @@ type EgressAttempt struct {
 	At       time.Time `json:"at"`
 	Host     string    `json:"host"`
 	Port     int       `json:"port"`
-	By       string    `json:"by,omitzero"`   // what allowed it: agent, egress.allow or egress.sets with the entry. Absent if it was blocked
+	By       string    `json:"by,omitzero"`   // what allowed it: agent, egress.allow or egress.sets with the entry, or an answer or a rule. Absent if it was blocked
 	Why      string    `json:"why,omitzero"`  // why it was blocked or failed
 	Sent     int64     `json:"sent"`          // bytes from the sandbox
 	Received int64     `json:"received"`      // bytes to the sandbox
@@ -94,6 +108,9 @@ func checkEgress(c checked) error {
 	e := c.opt.Egress
 	if !c.takesSandbox() {
 		return lacks(c.agent, "egress")
+	}
+	if e.Mode != "" && e.Mode != EgressDeny && e.Mode != EgressAsk {
+		return Fail(InvalidRequest, "egress.mode: unknown value "+shown(string(e.Mode))+"; want deny or ask")
 	}
 	if _, err := egress.New(nil, e.Allow, e.Sets); err != nil {
 		return Fail(InvalidRequest, err.Error())

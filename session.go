@@ -66,7 +66,8 @@ type Session struct {
 	pause      time.Duration   // backoff before retry
 	endedTurns map[string]bool // turns that have ended
 	lastExit   atomic.Pointer[ExitStatus]
-	spent      *spent    // by the turns that have ended; nil: not read from the log yet
+	spent      *spent // by the turns that have ended; nil: not read from the log yet
+	reach      reachState
 	adopting   *adoption // set while an adopted agent replays its events
 }
 

@@ -22,9 +22,7 @@ func (s *Session) due() time.Time {
 		sooner(s.budgetDue(lt))
 		for _, q := range lt.asked {
 			sooner(q.judgeBy)
-			if s.cfg.ApprovalTimeout > 0 && !q.judging() {
-				sooner(q.since.Add(s.cfg.ApprovalTimeout))
-			}
+			sooner(s.expires(q))
 		}
 	}
 	return due
@@ -107,14 +105,14 @@ func (s *Session) judgeOverdue(lt *liveTurn, now time.Time) {
 	}
 }
 
-// denyOverdue denies the approvals whose ApprovalTimeout is over.
+// denyOverdue denies the approvals that have waited too long; see expires.
 func (s *Session) denyOverdue(lt *liveTurn, now time.Time) {
-	if s.cfg.ApprovalTimeout <= 0 {
-		return
-	}
 	for _, a := range slices.Clone(lt.rules.asked) {
 		q := lt.asked[a.ID]
-		if q == nil || q.judging() || now.Before(q.since.Add(s.cfg.ApprovalTimeout)) {
+		if q == nil {
+			continue
+		}
+		if at := s.expires(q); at.IsZero() || now.Before(at) {
 			continue
 		}
 		_ = s.decide(a.ID, Decision{Choice: denial(a), By: event.ByTimeout, Reason: "no answer arrived in time"})

@@ -298,6 +298,11 @@ const (
 	ApprovalForm ApprovalKind = "form"
 )
 
+// ToolConnect is the ToolName of an approval that the server asks for, and not
+// the agent: whether the programs in a sandbox may reach a host. Arguments is
+// {"host", "port"}.
+const ToolConnect = "connect"
+
 // An Approval is a question whose answer the agent waits for.
 type Approval struct {
 	ID                string          `json:"id"` // unique in the session; the same on replay

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/bridge"
@@ -48,9 +49,10 @@ type Enclosure struct {
 // Both belong to the connection of this process; the directory belongs to the
 // agent, so that a later server process can continue.
 type surroundings struct {
-	dir    string         // "" without a sandbox, for an agent that cannot be taken over
-	note   string         // hash of what keptFile has; see noteOf
-	proxy  *egress.Proxy  // nil without a sandbox
+	dir    string        // "" without a sandbox, for an agent that cannot be taken over
+	note   string        // hash of what keptFile has; see noteOf
+	proxy  *egress.Proxy // nil without a sandbox
+	ask    asking
 	broker *broker.Broker // nil if the agent has its key itself
 	left   chan struct{}  // closed by leave
 	gone   chan struct{}  // closed by watch when the agent and all of this have ended
@@ -168,7 +170,7 @@ func enclosedPolicy(cmd *Command, opt runnel.Options) (p egress.Policy, err erro
 	if cmd.Broker != nil {
 		p.Entries = append(p.Entries, egress.Entry{Loopback: cmd.Broker.port(), By: "keys: broker"})
 	}
-	p.Refused = opt.RefusedPorts
+	p.Ask, p.Refused = opt.Egress.Mode == runnel.EgressAsk, opt.RefusedPorts
 	return p, nil
 }
 
@@ -358,8 +360,29 @@ func (e *surroundings) serveProxy(k kept, opt runnel.Options) error {
 	if opt.Reached != nil {
 		report = func(a egress.Attempt) { opt.Reached(runnel.EgressAttempt(a)) }
 	}
-	e.proxy = egress.Serve(ln, egress.Config{Policy: k.Policy, Secret: k.Secret, Report: report})
+	e.proxy = egress.Serve(ln, egress.Config{Policy: k.Policy, Secret: k.Secret, Report: report, Ask: e.ask.decide})
 	return nil
+}
+
+// asking is the function that decides about hosts which the policy does not
+// list. The agent is started, and may reach for hosts, before it has a session.
+type asking struct{ set atomic.Pointer[egressDecider] }
+
+type egressDecider func(ctx context.Context, host string, port int) runnel.EgressAnswer
+
+func (a *asking) decide(ctx context.Context, host string, port int) egress.Answer {
+	f := a.set.Load()
+	if f == nil {
+		return egress.Answer{Why: "denied: no turn"}
+	}
+	return egress.Answer((*f)(ctx, host, port))
+}
+
+// OnEgress implements [runnel.EgressAsker].
+func (c *Conn) OnEgress(decide func(ctx context.Context, host string, port int) runnel.EgressAnswer) {
+	if c.box != nil {
+		c.box.ask.set.Store((*egressDecider)(&decide))
+	}
 }
 
 // listenIn listens on the proxy's socket in a directory, also if the path is
