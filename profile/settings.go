@@ -236,12 +236,14 @@ func readEgress(n *yaml.Node, into *runnel.Egress) *problem {
 		given[key.Value] = true
 		var err *problem
 		switch key.Value {
+		case "mode":
+			err = readText(value, maxScalar, (*string)(&into.Mode))
 		case "allow":
 			err = readList(value, &into.Allow, anyText)
 		case "sets":
 			err = readList(value, &into.Sets, anyText)
 		default:
-			return wrong(key.Line, "%s", unknownKey(key.Value, []string{"allow", "sets"}))
+			return wrong(key.Line, "%s", unknownKey(key.Value, []string{"mode", "allow", "sets"}))
 		}
 		if err != nil {
 			err.why = key.Value + ": " + err.why

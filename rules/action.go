@@ -4,8 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"net"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -23,6 +25,8 @@ type action struct {
 	dir     string   // working directory, and base of relative paths
 	paths   []string // files that the call changes or reads
 	url     string
+	host    string // of a connection from a sandbox; "" if there is none
+	port    int
 
 	words    []string // of command, see simpleCommand
 	wordsErr error
@@ -123,6 +127,9 @@ func actionOf(c Call) *action {
 	a.readDir(args)
 	a.command, a.url = text(args["command"]), text(args["url"])
 	switch {
+	case a.tool == event.ToolConnect:
+		a.kind = store.RuleConnect
+		a.need(a.readConnection(args), "the call names no host and port that a rule can match")
 	case slices.Contains(shellTools, a.tool):
 		a.kind = store.RuleExecute
 		a.need(a.command != "", "the call names no command")
@@ -148,6 +155,22 @@ func actionOf(c Call) *action {
 		a.need(a.tool != "", "the call names no tool")
 	}
 	return a
+}
+
+// readConnection reads the host and the port of a connection. It also sets
+// a.url, so that a rule that denies requests to a host denies connections to it.
+// It reports false if a rule cannot match the host.
+func (a *action) readConnection(args map[string]json.RawMessage) bool {
+	host, port := text(args["host"]), 0
+	if json.Unmarshal(args["port"], &port) != nil || port < 1 || port > 65535 || !isHost(host) || !onlyKeys(args, []string{"host", "port"}) {
+		return false
+	}
+	scheme := "https"
+	if port == 80 {
+		scheme = "http"
+	}
+	a.host, a.port, a.url = host, port, scheme+"://"+net.JoinHostPort(host, strconv.Itoa(port))
+	return true
 }
 
 // isHidden reports whether the approval does not show a part of what would run.

@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -54,10 +56,28 @@ func Check(r store.Rule) (store.Rule, error) {
 		}
 		r.Pattern = host
 		return r, nil
+	case store.RuleConnect:
+		return checkConnection(r)
 	case store.RuleTool:
 		return checkTool(r)
 	}
-	return r, fmt.Errorf("kind: unknown value %q; want execute, edit, read, fetch or tool", r.Kind)
+	return r, fmt.Errorf("kind: unknown value %q; want execute, edit, read, fetch, connect or tool", r.Kind)
+}
+
+func checkConnection(r store.Rule) (store.Rule, error) {
+	r.Pattern = strings.ToLower(r.Pattern)
+	host, port, has := strings.Cut(strings.TrimPrefix(r.Pattern, "*."), ":")
+	n, _ := strconv.Atoi(port)
+	switch {
+	case r.Tool != "" && r.Tool != event.ToolConnect:
+		return r, fmt.Errorf("tool: a rule of kind connect has none; it applies to all programs in the sandbox")
+	case !isHost(host) || strings.Trim(port, "0123456789") != "" || strings.HasPrefix(r.Pattern, "*.") && !strings.Contains(host, "."):
+		return r, fmt.Errorf("pattern: %q is not a host; want a host such as example.com or example.com:8443, or *.example.com for the hosts below it", r.Pattern)
+	case has && (n < 1 || n > 65535 || strconv.Itoa(n) != port):
+		return r, fmt.Errorf("pattern: %q: the port must be a number from 1 to 65535", r.Pattern)
+	}
+	r.Tool = ""
+	return r, nil
 }
 
 func checkCommand(r store.Rule) (store.Rule, error) {
@@ -105,7 +125,7 @@ func checkTool(r store.Rule) (store.Rule, error) {
 		return r, fmt.Errorf("tool: %s %s; answer each of its questions", r.Tool, whyUnstorable(r.Tool))
 	}
 	for kind, tools := range map[store.RuleKind][]string{
-		store.RuleExecute: shellTools, store.RuleEdit: editTools, store.RuleRead: readTools, store.RuleFetch: fetchTools,
+		store.RuleExecute: shellTools, store.RuleEdit: editTools, store.RuleRead: readTools, store.RuleFetch: fetchTools, store.RuleConnect: {event.ToolConnect},
 	} {
 		if slices.Contains(tools, r.Tool) {
 			return r, fmt.Errorf("tool: %s cannot be allowed as a whole; make a rule of kind %s, with a pattern", r.Tool, kind)

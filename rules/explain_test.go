@@ -192,7 +192,7 @@ func TestExplanationAgreesWithTheDecision(t *testing.T) {
 			list[i] = store.Rule{
 				ID:      int64(i + 1),
 				Effect:  rapid.SampledFrom([]store.Effect{store.EffectAllow, store.EffectDeny, "perhaps"}).Draw(t, "effect"),
-				Kind:    rapid.SampledFrom([]store.RuleKind{store.RuleExecute, store.RuleEdit, store.RuleRead, store.RuleFetch, store.RuleTool, "all"}).Draw(t, "kind"),
+				Kind:    rapid.SampledFrom([]store.RuleKind{store.RuleExecute, store.RuleEdit, store.RuleRead, store.RuleFetch, store.RuleConnect, store.RuleTool, "all"}).Draw(t, "kind"),
 				CLIType: rapid.SampledFrom([]string{"", "", "some", "other"}).Draw(t, "agent"), Tool: tool.Draw(t, "rule's tool"),
 				ProjectDir: rapid.SampledFrom([]string{"", "", dir, dir + "2"}).Draw(t, "folder"), Pattern: text.Draw(t, "pattern"),
 			}

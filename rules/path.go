@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/runnel-dev/runnel/internal/subpath"
@@ -181,6 +182,16 @@ func isHost(s string) bool {
 		}
 	}
 	return true
+}
+
+// connectionMatches reports whether the pattern of a rule matches a host and a
+// port.
+func connectionMatches(pattern, host string, port int) bool {
+	pattern, only, has := strings.Cut(pattern, ":")
+	if has && only != strconv.Itoa(port) || !has && port != 443 && port != 80 {
+		return false
+	}
+	return hostMatches(pattern, host)
 }
 
 // hostMatches reports whether the pattern of a rule matches a host.

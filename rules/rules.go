@@ -171,6 +171,8 @@ func (r compiled) allows(a *action) (match bool, why string) {
 			return false, whyNoHost
 		}
 		return hostMatches(r.Pattern, host), whyHost
+	case store.RuleConnect:
+		return connectionMatches(r.Pattern, a.host, a.port), whyConnection
 	case store.RuleTool:
 		return r.Tool != "" && whyUnstorable(r.Tool) == "", "no rule allows this tool as a whole"
 	}
@@ -179,11 +181,12 @@ func (r compiled) allows(a *action) (match bool, why string) {
 
 // Reasons that several places give for a rule that does not match.
 const (
-	whyKind   = "is about another kind of call"
-	whyTool   = "is for another tool"
-	whyHost   = "the URL is of another host"
-	whyNoHost = "the URL has no host that a rule can match"
-	whyHidden = "a part of the call is hidden, and may be what the rule denies"
+	whyKind       = "is about another kind of call"
+	whyTool       = "is for another tool"
+	whyHost       = "the URL is of another host"
+	whyConnection = "the connection is to another host or port"
+	whyNoHost     = "the URL has no host that a rule can match"
+	whyHidden     = "a part of the call is hidden, and may be what the rule denies"
 )
 
 // denies reports whether a rule denies any part of the call. If it does not, or
@@ -224,6 +227,16 @@ func (r compiled) denies(a *action, s script) (match tri, why string) {
 			return yes, ""
 		}
 		return a.orUnsure(no, whyHost)
+	case store.RuleConnect:
+		switch {
+		case a.kind != store.RuleConnect:
+			return no, whyKind
+		case a.host == "":
+			return unknown, a.unclear
+		case connectionMatches(r.Pattern, a.host, a.port):
+			return yes, ""
+		}
+		return a.orUnsure(no, whyConnection)
 	case store.RuleTool:
 		return yes, ""
 	}

@@ -20,6 +20,11 @@ func call(dir, tool string, args any) Call {
 	return Call{CLIType: "some", Dir: dir, Approval: event.Approval{ID: "a", Kind: event.ApprovalTool, ToolName: tool, Arguments: raw, ArgumentsDigest: digest(raw)}}
 }
 
+// connection returns the question about a host that a sandbox reaches for.
+func connection(dir, host string, port int) Call {
+	return call(dir, event.ToolConnect, args{"host": host, "port": port})
+}
+
 type args map[string]any
 
 func allow(kind store.RuleKind, pattern string) store.Rule {
@@ -87,6 +92,21 @@ func TestAllowRulesMatchOnlyWhatTheyUnderstand(t *testing.T) {
 		{"a user named like the host", allow(store.RuleFetch, "example.com"), call(dir, "WebFetch", args{"url": "https://example.com@evil/"}), false},
 		{"a backslash", allow(store.RuleFetch, "example.com"), call(dir, "WebFetch", args{"url": `https://evil\@example.com/`}), false},
 		{"another port", allow(store.RuleFetch, "example.com"), call(dir, "WebFetch", args{"url": "https://example.com:8443/"}), false},
+		{"the host of a connection", allow(store.RuleConnect, "example.com:8443"), connection(dir, "example.com", 8443), true},
+		{"a connection to the port of TLS", allow(store.RuleConnect, "example.com"), connection(dir, "example.com", 443), true},
+		{"a connection to the port of HTTP", allow(store.RuleConnect, "example.com"), connection(dir, "example.com", 80), true},
+		{"a connection to another port", allow(store.RuleConnect, "example.com"), connection(dir, "example.com", 22), false},
+		{"a connection to a port that the rule does not have", allow(store.RuleConnect, "example.com:8443"), connection(dir, "example.com", 443), false},
+		{"a connection to a host below", allow(store.RuleConnect, "*.example.com:443"), connection(dir, "a.b.example.com", 443), true},
+		{"a connection to the domain itself", allow(store.RuleConnect, "*.example.com"), connection(dir, "example.com", 443), false},
+		{"a connection to a host that ends alike", allow(store.RuleConnect, "*.example.com"), connection(dir, "evilexample.com", 443), false},
+		{"a connection to an address", allow(store.RuleConnect, "93.184.216.34"), connection(dir, "93.184.216.34", 443), true},
+		{"a connection for a rule about requests", allow(store.RuleFetch, "example.com"), connection(dir, "example.com", 443), false},
+		{"a request for a rule about connections", allow(store.RuleConnect, "example.com"), call(dir, "WebFetch", args{"url": "https://example.com/"}), false},
+		{"a connection for a rule about the tool", store.Rule{Effect: store.EffectAllow, Kind: store.RuleTool, Tool: "connect"}, connection(dir, "example.com", 443), false},
+		{"a connection with more arguments", allow(store.RuleConnect, "example.com"), call(dir, "connect", args{"host": "example.com", "port": 443, "command": "rm"}), false},
+		{"a connection to a port as text", allow(store.RuleConnect, "example.com"), call(dir, "connect", args{"host": "example.com", "port": "443"}), false},
+		{"a connection to a host with a port in it", allow(store.RuleConnect, "example.com"), call(dir, "connect", args{"host": "example.com:443", "port": 443}), false},
 		{"another scheme", allow(store.RuleFetch, "example.com"), call(dir, "WebFetch", args{"url": "file://example.com/etc/passwd"}), false},
 		{"a fetch with a method", allow(store.RuleFetch, "example.com"), call(dir, "WebFetch", args{"url": "https://example.com/", "method": "POST"}), false},
 	} {
@@ -428,6 +448,19 @@ func TestCheck(t *testing.T) {
 		{allow(store.RuleFetch, "*"), "!not a host"},
 		{allow(store.RuleFetch, "*.com"), "!not a host"},
 		{allow(store.RuleFetch, "https://example.com"), "!not a host"},
+		{allow(store.RuleConnect, "Example.COM:8443"), "example.com:8443"},
+		{allow(store.RuleConnect, "*.example.com"), "*.example.com"},
+		{allow(store.RuleConnect, "*"), "!not a host"},
+		{allow(store.RuleConnect, "*.com:443"), "!not a host"},
+		{allow(store.RuleConnect, "example.com:0443"), "!the port"},
+		{allow(store.RuleConnect, "example.com:"), "!the port"},
+		{allow(store.RuleConnect, "example.com:70000"), "!the port"},
+		{allow(store.RuleConnect, "a:1:2"), "!not a host"},
+		{allow(store.RuleConnect, "https://example.com"), "!not a host"},
+		{store.Rule{Effect: store.EffectAllow, Kind: store.RuleConnect, Tool: "connect", Pattern: "example.com"}, "example.com"},
+		{store.Rule{Effect: store.EffectAllow, Kind: store.RuleConnect, Tool: "Bash", Pattern: "example.com"}, "!kind connect has none"},
+		{store.Rule{Effect: store.EffectAllow, Kind: store.RuleTool, Tool: "connect"}, "!kind connect"},
+		{store.Rule{Effect: store.EffectDeny, Kind: store.RuleTool, Tool: "connect"}, ""},
 		{store.Rule{Effect: store.EffectAllow, Kind: store.RuleTool, Tool: "mcp__t__add"}, ""},
 		{store.Rule{Effect: store.EffectAllow, Kind: store.RuleTool, Tool: "Bash"}, "!kind execute"},
 		{store.Rule{Effect: store.EffectAllow, Kind: store.RuleTool, Tool: "request_permissions"}, "!more permissions"},
@@ -464,6 +497,8 @@ func TestSuggest(t *testing.T) {
 		{call(dir, "Write", args{"file_path": filepath.Join(dir, "x")}), "edit " + dir + "/x|edit " + dir},
 		{call(dir, "Write", args{"file_path": "/etc/x-y-z"}), "edit /etc/x-y-z"},
 		{call(dir, "WebFetch", args{"url": "https://example.com/x", "prompt": "p"}), "fetch example.com"},
+		{connection(dir, "example.com", 443), "connect example.com:443"},
+		{connection(dir, "2001:db8::1", 443), ""},
 		{call(dir, "mcp__t__add", args{"a": 1}), "tool "},
 		{call(dir, "request_permissions", args{}), ""},
 	} {
@@ -492,3 +527,33 @@ func TestExplain(t *testing.T) {
 }
 
 func digest(args []byte) string { return fmt.Sprintf("%x", sha256.Sum256(args)) }
+
+// A rule that denies requests to a host also denies connections to it.
+func TestDenyRulesAboutConnections(t *testing.T) {
+	dir := realDir(t)
+	for _, tc := range []struct {
+		rule        store.Rule
+		host        string
+		port        int
+		denied, ask bool
+	}{
+		{deny(store.RuleConnect, "evil.com"), "evil.com", 443, true, false},
+		{deny(store.RuleConnect, "evil.com"), "evil.com", 22, false, false},
+		{deny(store.RuleConnect, "evil.com:22"), "evil.com", 22, true, false},
+		{deny(store.RuleConnect, "evil.com"), "good.com", 443, false, false},
+		{deny(store.RuleConnect, "evil.com"), "2001:db8::1", 443, false, true}, // a rule cannot match the address
+		{deny(store.RuleFetch, "evil.com"), "evil.com", 443, true, false},
+		{deny(store.RuleFetch, "evil.com"), "evil.com", 80, true, false},
+		{deny(store.RuleFetch, "*.evil.com"), "a.evil.com", 443, true, false},
+		{deny(store.RuleFetch, "evil.com"), "good.com", 443, false, false},
+		{store.Rule{Effect: store.EffectDeny, Kind: store.RuleTool, Tool: "connect"}, "good.com", 443, true, false},
+		{deny(store.RuleExecute, "rm *"), "good.com", 443, false, false},
+	} {
+		if _, denied, ask := NewSet([]store.Rule{tc.rule}).Denies(connection(dir, tc.host, tc.port)); denied != tc.denied || ask != tc.ask {
+			t.Errorf("%s, %s:%d: denied %v, ask %v", Text(tc.rule), tc.host, tc.port, denied, ask)
+		}
+	}
+	if _, denied, ask := NewSet([]store.Rule{deny(store.RuleConnect, "evil.com")}).Denies(call(dir, "WebFetch", args{"url": "https://evil.com/"})); denied || ask {
+		t.Error("a rule about connections denies a request of the agent itself")
+	}
+}

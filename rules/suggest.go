@@ -1,7 +1,9 @@
 package rules
 
 import (
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/runnel-dev/runnel/event"
@@ -46,6 +48,8 @@ func Suggest(c Call) []store.Rule {
 			return nil
 		}
 		add(host)
+	case store.RuleConnect:
+		add(net.JoinHostPort(a.host, strconv.Itoa(a.port)))
 	case store.RuleTool:
 		r.Tool = a.tool
 		add("")
@@ -61,7 +65,7 @@ func hasSubcommands(command string) bool {
 // such as "run git status".
 func Describe(r store.Rule) string {
 	what := map[store.RuleKind]string{
-		store.RuleExecute: "run", store.RuleEdit: "change files in", store.RuleRead: "read files in", store.RuleFetch: "fetch from", store.RuleTool: "use",
+		store.RuleExecute: "run", store.RuleEdit: "change files in", store.RuleRead: "read files in", store.RuleFetch: "fetch from", store.RuleConnect: "reach", store.RuleTool: "use",
 	}[r.Kind]
 	return strings.TrimSpace(what + " " + strings.TrimSpace(r.Tool+" "+r.Pattern))
 }

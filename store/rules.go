@@ -39,6 +39,7 @@ const (
 	RuleEdit    RuleKind = "edit"    // file changes; the pattern is a file, or a folder and everything below it
 	RuleRead    RuleKind = "read"    // file reads; the pattern is as for edits
 	RuleFetch   RuleKind = "fetch"   // URLs; the pattern is a host, or *. and a domain
+	RuleConnect RuleKind = "connect" // connections from a sandbox; the pattern is a host, or *. and a domain, with an optional port. Default: 443 and 80
 	RuleTool    RuleKind = "tool"    // a tool by its name, for example of an MCP server; has no pattern
 )
 

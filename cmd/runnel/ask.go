@@ -20,6 +20,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/turnview"
 )
 
 // settleTime is how long a question is shown before answers are accepted. Lines
@@ -244,6 +245,9 @@ func question(a event.Approval) string {
 	tool, title := oneLine(a.ToolName, 80), oneLine(a.Title, 200)
 	if a.Kind == event.ApprovalTool && tool != "" && len(a.Arguments) > 0 {
 		title = tool // the arguments below say exactly what the title describes
+	}
+	if at := turnview.Connection(a); at != "" {
+		title = "Reach " + oneLine(at, 300)
 	}
 	fmt.Fprintf(&b, "\n? %s\n", title)
 	if a.Why != "" {

@@ -102,10 +102,14 @@ func (f *runFlags) sandboxFlags(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.sandbox, "sandbox", "", "what the agent can reach, a `MODE`: off, files to limit files only, or project for the project, its own state and the hosts of --egress; default: from the configuration file, or else off")
 	fl.StringSliceVar(&f.egress, "egress", nil, "with --sandbox project: a `HOST` that programs can reach, such as example.com, *.example.com:8443 or localhost:5432; repeatable")
+	fl.BoolVar(&f.egressAsk, "egress-ask", false, "with --sandbox project: ask about other hosts that programs reach for, instead of refusing them; without --ask they are refused")
 	fl.StringSliceVar(&f.egressSets, "egress-set", nil, fmt.Sprintf("with --sandbox project: a `SET` of hosts that programs can reach: %s or %s; repeatable", egress.Sets()[0], egress.Sets()[1]))
 }
 
 // enclose adds the options of the flags of a sandbox.
 func (f *runFlags) enclose(opt *runnel.Options) {
 	opt.Sandbox, opt.Egress = runnel.Sandbox(f.sandbox), runnel.Egress{Allow: f.egress, Sets: f.egressSets}
+	if f.egressAsk {
+		opt.Egress.Mode = runnel.EgressAsk
+	}
 }

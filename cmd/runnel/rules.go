@@ -63,6 +63,8 @@ KIND and PATTERN select the calls to which a rule applies:
   read     reading a file or folder, as for edit
   fetch    requests to a host such as example.com, or *.example.com for the
            hosts below it
+  connect  connections from a sandbox whose egress mode is ask, to a host such
+           as example.com (ports 443 and 80), example.com:8443 or *.example.com
   tool     all calls of one tool, such as mcp__server__tool`,
 		Example: `  runnel rules list
   runnel rules add allow execute 'git status' --project .
@@ -140,7 +142,7 @@ func (a *app) rulesAdd() *cobra.Command {
 		Use:   "add allow|deny KIND PATTERN",
 		Short: "Add a rule, which applies immediately",
 		Long: `Add a rule and print its number. The rule applies immediately, also in running
-turns. KIND is execute, edit, read, fetch or tool, which 'runnel rules --help'
+turns. KIND is execute, edit, read, fetch, connect or tool, which 'runnel rules --help'
 explains. With --project, the path of an edit or read rule may be relative to
 that folder.`,
 		Example: "  runnel rules add allow execute 'git status' --project .\n  runnel rules add deny fetch '*.example.com'",

@@ -42,6 +42,7 @@ type runFlags struct {
 	sandbox          string
 	egress           []string
 	egressSets       []string
+	egressAsk        bool
 	extensions       []string // not for `record`
 	persona          string   // not for `record`
 	output           string   // not for `record`

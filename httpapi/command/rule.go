@@ -19,7 +19,7 @@ type (
 		CLIType    string         `json:"cliType,omitempty" doc:"Kind of agent that the rule applies to. Default: all kinds."`
 		ProjectDir string         `json:"projectDir,omitempty" doc:"Directory of the sessions that the rule applies to, including its subdirectories. Default: all directories."`
 		Tool       string         `json:"tool,omitempty" doc:"The agent's own name of the tool. Required if kind is tool. Default: all tools of the kind."`
-		Pattern    string         `json:"pattern,omitempty" doc:"What a call must match. For execute: a command, or its first words followed by *. For edit and read: a file, or a directory, which includes everything in it. For fetch: a host, or *. followed by a domain. For tool: no pattern."`
+		Pattern    string         `json:"pattern,omitempty" doc:"What a call must match. For execute: a command, or its first words followed by *. For edit and read: a file, or a directory, which includes everything in it. For fetch: a host, or *. followed by a domain. For connect: the same, with an optional port (default: 443 and 80). For tool: no pattern."`
 		Note       string         `json:"note,omitempty" doc:"Note for people, at most 500 bytes."`
 	}
 	// Rule is a stored rule.

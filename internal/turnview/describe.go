@@ -3,8 +3,10 @@ package turnview
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/runnel-dev/runnel/event"
@@ -231,12 +233,28 @@ func DescribeApproval(a event.Approval, dir string) string {
 	if a.Kind != event.ApprovalTool {
 		return oneLine(a.Title, maxObject)
 	}
+	if at := Connection(a); at != "" {
+		return oneLine("Reach "+at, maxObject)
+	}
 	c := Call{Name: a.ToolName, Arguments: a.Arguments, Changes: a.Changes}
 	for _, ch := range a.Changes {
 		c.Locations = append(c.Locations, event.Location{Path: ch.Path})
 	}
 	verb, object := c.Describe(dir)
 	return strings.TrimSpace(verb + " " + object)
+}
+
+// Connection returns the host and the port that programs in a sandbox reach for,
+// if the approval is about that; otherwise "".
+func Connection(a event.Approval) string {
+	var to struct {
+		Host string
+		Port int
+	}
+	if a.Kind != event.ApprovalTool || a.ToolName != event.ToolConnect || json.Unmarshal(a.Arguments, &to) != nil || to.Host == "" || to.Port == 0 {
+		return ""
+	}
+	return net.JoinHostPort(to.Host, strconv.Itoa(to.Port))
 }
 
 // describeFold returns what several reads and searches did.

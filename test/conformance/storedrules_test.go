@@ -204,12 +204,15 @@ func ruleChecks() table {
 	add(one("allow", "fetch", "Example.COM"), "example.com", "")
 	add(one("allow", "fetch", "*.com"), "", "is not a host")
 	add(one("allow", "fetch", "https://example.com"), "", "is not a host")
+	add(one("allow", "connect", "Example.COM:8443"), "example.com:8443", "")
+	add(one("allow", "connect", "*.com"), "", "is not a host")
+	add(one("allow", "connect", "example.com:0"), "", "the port must be a number from 1 to 65535")
 	add(store.Rule{Effect: "allow", Kind: "tool", Tool: "Bash"}, "", "cannot be allowed as a whole; make a rule of kind execute")
 	add(store.Rule{Effect: "allow", Kind: "tool", Tool: "request_permissions"}, "", "gives the agent more permissions")
 	add(store.Rule{Effect: "allow", Kind: "tool", Tool: "other"}, "", "stands for several tools")
 	add(store.Rule{Effect: "allow", Kind: "tool"}, "", "tool: is missing")
 	add(one("maybe", "execute", "ls"), "", "want allow or deny")
-	add(one("allow", "all", "ls"), "", "want execute, edit, read, fetch or tool")
+	add(one("allow", "all", "ls"), "", "want execute, edit, read, fetch, connect or tool")
 	made := store.Rule{ID: 7, Effect: "deny", Kind: "execute", Pattern: "rm *", ByName: "laptop", CreatedAt: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	const explained = "denied by rule 7, made by laptop on 2026-03-01"
 	return with(tab,

@@ -53,6 +53,29 @@ it("never says what the agent calls it where it says what would run", () => {
   expect(host.textContent).not.toContain("title of the agent");
 });
 
+const connect = { toolName: "connect", arguments: { host: "api.example.com", port: 443 } };
+
+it("asks about a host that a sandbox reaches for, with the host in full", () => {
+  const choices: Approval["choices"] = [
+    { id: "allow_once", kind: "allow_once", label: "Allow once" },
+    { id: "allow_session", kind: "allow_session", label: "Allow for this session" },
+    { id: "deny", kind: "deny", label: "Deny" },
+  ];
+  const host = render({ ...connect, choices });
+  expect(host.textContent).toContain("Reach api.example.com:443");
+  expect(buttons(host)).toEqual(["Allow once", "Allow for this session", "Deny"]);
+  expect(host.textContent).toContain("Always allow in this project…");
+  const long = `${"a".repeat(63)}.${"b".repeat(63)}.evil.example`;
+  expect(render({ ...connect, arguments: { host: long, port: 22 } }).textContent).toContain(
+    `Reach ${long}:22`,
+  );
+});
+
+it("asks as for any tool if an agent's own tool is called connect", () => {
+  const host = render({ toolName: "connect", arguments: { target: "x" } });
+  expect(host.textContent).toContain("Allow this tool call? connect");
+});
+
 it("shows a plan as text, and a question with its answers in their order", () => {
   expect(
     render({ kind: "plan", arguments: { plan: "## Steps\n\n1. one" } }).querySelector("li")?.textContent,

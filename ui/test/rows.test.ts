@@ -247,6 +247,16 @@ describe("words for a call", () => {
       ),
     ).toBe("Bash rm -rf ~");
   });
+  it("says which host an approval is about", () => {
+    const about = (args: unknown) =>
+      describeAsked(
+        { id: "a", kind: "tool", title: "x", toolName: "connect", arguments: args, choices: [] },
+        "/p",
+      );
+    expect(about({ host: "example.com", port: 8443 })).toBe("Reach example.com:8443");
+    expect(about({ host: "2001:db8::1", port: 443 })).toBe("Reach [2001:db8::1]:443");
+    expect(about({ host: "example.com" })).toBe("connect ");
+  });
   it("counts files once", () => {
     const read = (path: string) =>
       ({

@@ -171,6 +171,7 @@ it("says what each kind of rule is about", () => {
   expect(text({ kind: "edit", pattern: "/p" })).toBe("changes to everything in this project");
   expect(text({ kind: "edit", pattern: "/p/src" })).toBe("changes to /p/src");
   expect(text({ kind: "fetch", pattern: "*.example.com" })).toBe("requests to *.example.com");
+  expect(text({ kind: "connect", pattern: "example.com:443" })).toBe("connections to example.com:443");
   expect(text({ kind: "tool", tool: "mcp__t__add" })).toBe("calls of mcp__t__add");
   expect(text({ pattern: "ls \u202etxt" })).not.toContain("\u202e");
 });

@@ -1,10 +1,17 @@
 import { useEffect, useRef, useState } from "react";
+import { reached } from "../model/rows";
 import type { Transcript } from "../model/transcript";
 import { plain } from "../text/visible";
 import { faultLabel } from "../text/words";
-import type { ApprovalEvent, SessionStatus } from "../wire/types";
+import type { Approval, ApprovalEvent, SessionStatus } from "../wire/types";
 
 const batch = 1000; // ms; a state is announced once it has lasted this long
+
+// What an approval is about, in a few words.
+function subject(a: Approval): string {
+  const reach = reached(a);
+  return reach ? `Reach ${reach}` : (a.toolName ?? a.title).slice(0, 80);
+}
 
 /** Announces changes to screen readers, politely and not too often. */
 export function News({
@@ -22,7 +29,7 @@ export function News({
   const news = asks
     ? asks.kind === "question" || asks.kind === "form"
       ? `The agent asks: ${plain(asks.title, 200)}`
-      : `Approval needed: ${plain(asks.toolName ?? asks.title, 80)}`
+      : `Approval needed: ${plain(subject(asks), 300)}`
     : s?.activity === "working"
       ? "The agent is working"
       : ended

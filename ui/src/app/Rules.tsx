@@ -71,6 +71,7 @@ export function RuleText({ rule, dir }: { rule: RuleFields; dir: string }) {
     edit: "changes to ",
     read: "reads of ",
     fetch: "requests to ",
+    connect: "connections to ",
     tool: "calls of ",
   };
   const pattern = rule.pattern ?? "";

@@ -1,6 +1,6 @@
 import { type ReactNode, useEffect, useRef, useState } from "react";
 import { typing } from "../app/hooks";
-import { callOf } from "../model/rows";
+import { callOf, reached } from "../model/rows";
 import { attempt } from "../model/store";
 import type { Transcript } from "../model/transcript";
 import { Arguments } from "../stream/Arguments";
@@ -254,6 +254,13 @@ function useCalm(): boolean {
 }
 
 function heading(a: Approval) {
+  const reach = reached(a);
+  if (reach)
+    return (
+      <>
+        Reach <code className="isolate-text font-mono break-all">{plain(reach, 300)}</code>
+      </>
+    );
   if (a.kind === "plan") return "The agent asks you to accept its plan";
   if (a.kind === "question") return "The agent asks you";
   if (a.kind === "form")

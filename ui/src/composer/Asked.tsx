@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 import { formOf } from "../model/form";
-import { planOf } from "../model/rows";
+import { planOf, reached } from "../model/rows";
 import { Arguments } from "../stream/Arguments";
 import { Diff } from "../stream/Diff";
 import { Intended } from "../stream/Intended";
@@ -56,10 +56,20 @@ function inWords(a: Approval, call: ToolCall | undefined, dir: string, session?:
   if (a.kind === "question" && Array.isArray(args.questions))
     return args.questions.map((q, i) => <Question key={i} q={record(q)} />);
   if (a.kind === "form") return <AskedForm args={a.arguments} />;
+  if (reached(a)) return <Reached />;
   if (a.kind === "tool") return null;
   return (
     <p className="isolate-text whitespace-pre-wrap">
       <Visible text={a.title} />
+    </p>
+  );
+}
+
+function Reached() {
+  return (
+    <p className="text-sm text-muted">
+      A program in the sandbox wants to connect to this host, which is not in the session’s egress list. What
+      it would send is not known: it can send anything that it can read.
     </p>
   );
 }

@@ -446,11 +446,24 @@ export function describeFold(items: readonly ToolItem[]): string {
 }
 
 /**
+ * The host and the port that programs in a sandbox want to reach, if the
+ * approval is about that. The server asks then, and not the agent.
+ */
+export function reached(a: Approval): string | undefined {
+  if (a.kind !== "tool" || a.toolName !== "connect" || !isRecord(a.arguments)) return undefined;
+  const { host, port } = a.arguments;
+  if (typeof host !== "string" || host === "" || typeof port !== "number") return undefined;
+  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+/**
  * A one-line text about an approval, made from the call that would run and not
  * from the agent's description.
  */
 export function describeAsked(a: Approval, dir: string): string {
   if (a.kind !== "tool") return a.title;
+  const reach = reached(a);
+  if (reach) return `Reach ${reach}`;
   const { object } = describe(
     { toolName: "", toolArguments: a.arguments, callId: "", locations: a.changes },
     dir,

@@ -1,5 +1,6 @@
 import { memo } from "react";
 import { Asked } from "../composer/Asked";
+import { reached } from "../model/rows";
 import { toggle, useStore } from "../model/store";
 import { absolute, between } from "../text/format";
 import { Visible } from "../text/Shown";
@@ -81,6 +82,8 @@ function Answer({ output }: { output?: string }) {
 function subject(a: Approval): string {
   if (a.kind === "plan") return "Plan";
   if (a.kind === "question" || a.kind === "form") return "Question";
+  const reach = reached(a);
+  if (reach) return `Reach ${plain(reach, 300)}`;
   return plain(a.toolName ?? a.title, 80);
 }
 

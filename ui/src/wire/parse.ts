@@ -481,7 +481,7 @@ export function parseProjects(v: unknown): Project[] {
   );
 }
 
-const ruleKinds = ["execute", "edit", "read", "fetch", "tool"] as const;
+const ruleKinds = ["execute", "edit", "read", "fetch", "connect", "tool"] as const;
 
 function ruleFields(v: unknown): RuleFields | undefined {
   if (!isObj(v)) return undefined;

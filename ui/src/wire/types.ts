@@ -166,7 +166,7 @@ export type Options = Pick<Schemas["Options"], "model" | "config" | "persona"> &
 /** The content of a rule that decides approvals. */
 export interface RuleFields {
   effect: "allow" | "deny";
-  kind: "execute" | "edit" | "read" | "fetch" | "tool";
+  kind: "execute" | "edit" | "read" | "fetch" | "connect" | "tool";
   cliType?: string; // absent: for all agents
   projectDir?: string; // absent: for all folders
   tool?: string;
