@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/bridge"
@@ -296,6 +297,7 @@ func reopen(opt runnel.Options, c Credential, held *os.File, note string) (*surr
 	if e.dir == "" {
 		return nil, nil
 	}
+	e.ask.bound = make(chan struct{})
 	data, err := e.readKept()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -366,11 +368,28 @@ func (e *surroundings) serveProxy(k kept, opt runnel.Options) error {
 
 // asking is the function that decides about hosts which the policy does not
 // list. The agent is started, and may reach for hosts, before it has a session.
-type asking struct{ set atomic.Pointer[egressDecider] }
+type asking struct {
+	set   atomic.Pointer[egressDecider]
+	first sync.Once
+	bound chan struct{} // closed by OnEgress; nil: decide does not wait for it
+}
+
+// bindTime is how long a connection of an agent that was taken over waits for
+// the agent's session, which first reads its log.
+const bindTime = 10 * time.Second
 
 type egressDecider func(ctx context.Context, host string, port int) runnel.EgressAnswer
 
 func (a *asking) decide(ctx context.Context, host string, port int) egress.Answer {
+	if a.bound != nil {
+		late := time.NewTimer(bindTime)
+		defer late.Stop()
+		select {
+		case <-a.bound:
+		case <-ctx.Done():
+		case <-late.C:
+		}
+	}
 	f := a.set.Load()
 	if f == nil {
 		return egress.Answer{Why: "denied: no turn"}
@@ -380,9 +399,16 @@ func (a *asking) decide(ctx context.Context, host string, port int) egress.Answe
 
 // OnEgress implements [runnel.EgressAsker].
 func (c *Conn) OnEgress(decide func(ctx context.Context, host string, port int) runnel.EgressAnswer) {
-	if c.box != nil {
-		c.box.ask.set.Store((*egressDecider)(&decide))
+	if c.box == nil {
+		return
 	}
+	a := &c.box.ask
+	a.set.Store((*egressDecider)(&decide))
+	a.first.Do(func() {
+		if a.bound != nil {
+			close(a.bound)
+		}
+	})
 }
 
 // listenIn listens on the proxy's socket in a directory, also if the path is

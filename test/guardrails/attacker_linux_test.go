@@ -158,8 +158,12 @@ func connect(at string) (string, error) {
 }
 
 func answered(c net.Conn, at string) (string, error) {
+	return answeredWithin(c, at, 20*time.Second)
+}
+
+func answeredWithin(c net.Conn, at string, limit time.Duration) (string, error) {
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(limit))
 	if _, err := fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", at, at); err != nil {
 		return "", err
 	}

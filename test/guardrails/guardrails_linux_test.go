@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case attackRole:
 			os.Exit(attack())
+		case reachRole:
+			os.Exit(reach(os.Args[2:]))
 		case filesRole:
 			os.Exit(attackFiles())
 		case oldKernelRole:
