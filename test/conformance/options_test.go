@@ -123,7 +123,7 @@ func optionSources() table {
 			}
 		}})
 	}
-	for _, given := range [][2]string{{"addDirs", "[/usr]"}, {"config", "{pace: fast}"}, {"egress", "{sets: [git]}"}, {"budget", "{usd: 5}"}, {"turnBudget", "{usd: 5}"}, {"permissionMode", "bypass"}} {
+	for _, given := range [][2]string{{"addDirs", "[/usr]"}, {"config", "{pace: fast}"}, {"egress", "{sets: [git]}"}, {"egress", "{mode: ask}"}, {"budget", "{usd: 5}"}, {"turnBudget", "{usd: 5}"}, {"permissionMode", "bypass"}} {
 		o, value := given[0], given[1]
 		tab.rows = append(tab.rows, row{cells: []string{"`" + o + "`: " + value, ofProject, "", "no value: the file is refused, because a project must not widen what its agents may do"}, check: func(t *testing.T) {
 			dir := folder(t)
@@ -542,6 +542,7 @@ func invalidOptions() table {
 		{"egress", `{"allow":["https://example.com"]}`, `egress.allow.0: "https://example.com": is not a host name; want such as example.com, *.example.com, example.com:8443, 10.0.0.0/8 or localhost:8080, without https://`},
 		{"egress", `{"allow":["localhost"]}`, `egress.allow.0: "localhost": write the port of this machine as a number, such as localhost:8080`},
 		{"egress", `{"sets":["all"]}`, `egress.sets.0: unknown set "all"; want git or packages`},
+		{"egress", `{"mode":"allow"}`, `egress.mode: unknown value "allow"; want deny or ask`},
 		{"auth", `"password"`, `auth: unknown value "password"; want agent-login or api-key`},
 	} {
 		value := o.value

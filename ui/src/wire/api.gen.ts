@@ -2172,6 +2172,8 @@ export interface components {
         Egress: {
             /** @description Hosts, at most 200: host names, *.domain, addresses and prefixes of addresses, each with an optional port (default: 443 and 80); localhost:PORT for a port of the server's machine. Private addresses are reached only if the list has them. */
             allow?: string[];
+            /** @description What happens with other public hosts. Default: deny. */
+            mode?: components["schemas"]["EgressMode"];
             /** @description Named sets of hosts: packages (registries of packages), git (hosts of repositories). */
             sets?: string[];
         };
@@ -2181,7 +2183,7 @@ export interface components {
              * @description Time of the attempt.
              */
             at: string;
-            /** @description What allowed the attempt: agent for the agent's own hosts, else the entry of the egress list. Absent if the attempt was blocked. */
+            /** @description What allowed the attempt: agent for the agent's own hosts, else the entry of the egress list, or an answer or a rule. Absent if the attempt was blocked. */
             by?: string;
             /** @description Host, as the program named it. */
             host: string;
@@ -2207,6 +2209,11 @@ export interface components {
             /** @description Why the attempt was blocked, or failed. */
             why?: string;
         };
+        /**
+         * @description What happens when a program in a sandbox reaches for a public host that is not listed. deny: it is refused. ask: a person is asked, by an approval of the tool connect; the connection waits for the answer, at most 5 minutes. Outside of a running turn it is refused.
+         * @enum {string}
+         */
+        EgressMode: "deny" | "ask";
         EgressRecord: {
             /** @description The attempts, oldest first, at most 1000. */
             attempts: components["schemas"]["EgressAttempt"][];
@@ -4074,10 +4081,10 @@ export interface components {
             tool?: string;
         };
         /**
-         * @description Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, or one tool by its name.
+         * @description Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, connections from a sandbox with egress.mode ask, or one tool by its name.
          * @enum {string}
          */
-        RuleKind: "execute" | "edit" | "read" | "fetch" | "tool";
+        RuleKind: "execute" | "edit" | "read" | "fetch" | "connect" | "tool";
         RuleRequest: {
             /** @description Kind of agent that the rule applies to. Default: all kinds. */
             cliType?: string;
@@ -4086,7 +4093,7 @@ export interface components {
             kind: components["schemas"]["RuleKind"];
             /** @description Note for people, at most 500 bytes. */
             note?: string;
-            /** @description What a call must match. For execute: a command, or its first words followed by *. For edit and read: a file, or a directory, which includes everything in it. For fetch: a host, or *. followed by a domain. For tool: no pattern. */
+            /** @description What a call must match. For execute: a command, or its first words followed by *. For edit and read: a file, or a directory, which includes everything in it. For fetch: a host, or *. followed by a domain. For connect: the same, with an optional port (default: 443 and 80). For tool: no pattern. */
             pattern?: string;
             /** @description Directory of the sessions that the rule applies to, including its subdirectories. Default: all directories. */
             projectDir?: string;

@@ -483,6 +483,24 @@ func (e Effect) Valid() bool {
 	}
 }
 
+// Defines values for EgressMode.
+const (
+	EgressModeAsk  EgressMode = "ask"
+	EgressModeDeny EgressMode = "deny"
+)
+
+// Valid indicates whether the value is a known member of the EgressMode enum.
+func (e EgressMode) Valid() bool {
+	switch e {
+	case EgressModeAsk:
+		return true
+	case EgressModeDeny:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EndDataReason.
 const (
 	EndDataReasonError          EndDataReason = "error"
@@ -1661,6 +1679,7 @@ func (e ResumeStatus) Valid() bool {
 
 // Defines values for RuleKind.
 const (
+	RuleKindConnect RuleKind = "connect"
 	RuleKindEdit    RuleKind = "edit"
 	RuleKindExecute RuleKind = "execute"
 	RuleKindFetch   RuleKind = "fetch"
@@ -1671,6 +1690,8 @@ const (
 // Valid indicates whether the value is a known member of the RuleKind enum.
 func (e RuleKind) Valid() bool {
 	switch e {
+	case RuleKindConnect:
+		return true
 	case RuleKindEdit:
 		return true
 	case RuleKindExecute:
@@ -3178,6 +3199,9 @@ type Egress struct {
 	// Allow Hosts, at most 200: host names, *.domain, addresses and prefixes of addresses, each with an optional port (default: 443 and 80); localhost:PORT for a port of the server's machine. Private addresses are reached only if the list has them.
 	Allow *[]string `json:"allow,omitempty"`
 
+	// Mode What happens with other public hosts. Default: deny.
+	Mode *EgressMode `json:"mode,omitempty"`
+
 	// Sets Named sets of hosts: packages (registries of packages), git (hosts of repositories).
 	Sets *[]string `json:"sets,omitempty"`
 }
@@ -3187,7 +3211,7 @@ type EgressAttempt struct {
 	// At Time of the attempt.
 	At time.Time `json:"at"`
 
-	// By What allowed the attempt: agent for the agent's own hosts, else the entry of the egress list. Absent if the attempt was blocked.
+	// By What allowed the attempt: agent for the agent's own hosts, else the entry of the egress list, or an answer or a rule. Absent if the attempt was blocked.
 	By *string `json:"by,omitempty"`
 
 	// Host Host, as the program named it.
@@ -3211,6 +3235,9 @@ type EgressAttempt struct {
 	// Why Why the attempt was blocked, or failed.
 	Why *string `json:"why,omitempty"`
 }
+
+// EgressMode What happens when a program in a sandbox reaches for a public host that is not listed. deny: it is refused. ask: a person is asked, by an approval of the tool connect; the connection waits for the answer, at most 5 minutes. Outside of a running turn it is refused.
+type EgressMode string
 
 // EgressRecord defines model for EgressRecord.
 type EgressRecord struct {
@@ -3449,7 +3476,7 @@ type ExplainedRule struct {
 	// Id Id of the rule. The ids of deleted rules are not reused.
 	Id int64 `json:"id"`
 
-	// Kind Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, or one tool by its name.
+	// Kind Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, connections from a sandbox with egress.mode ask, or one tool by its name.
 	Kind RuleKind `json:"kind"`
 
 	// LastUsedAt When the rule last decided an approval. Absent: never.
@@ -5298,7 +5325,7 @@ type Rule struct {
 	// Id Id of the rule. The ids of deleted rules are not reused.
 	Id int64 `json:"id"`
 
-	// Kind Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, or one tool by its name.
+	// Kind Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, connections from a sandbox with egress.mode ask, or one tool by its name.
 	Kind RuleKind `json:"kind"`
 
 	// LastUsedAt When the rule last decided an approval. Absent: never.
@@ -5333,7 +5360,7 @@ type RuleFields struct {
 	// Effect What a rule does with a call that matches it.
 	Effect Effect `json:"effect"`
 
-	// Kind Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, or one tool by its name.
+	// Kind Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, connections from a sandbox with egress.mode ask, or one tool by its name.
 	Kind RuleKind `json:"kind"`
 
 	// Note Note for people, at most 500 bytes.
@@ -5349,7 +5376,7 @@ type RuleFields struct {
 	Tool *string `json:"tool,omitempty"`
 }
 
-// RuleKind Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, or one tool by its name.
+// RuleKind Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, connections from a sandbox with egress.mode ask, or one tool by its name.
 type RuleKind string
 
 // RuleRequest defines model for RuleRequest.
@@ -5360,13 +5387,13 @@ type RuleRequest struct {
 	// Effect Whether the rule allows or denies. Required, except in remember, where the default is the effect of the choice.
 	Effect *Effect `json:"effect,omitempty"`
 
-	// Kind Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, or one tool by its name.
+	// Kind Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, connections from a sandbox with egress.mode ask, or one tool by its name.
 	Kind RuleKind `json:"kind"`
 
 	// Note Note for people, at most 500 bytes.
 	Note *string `json:"note,omitempty"`
 
-	// Pattern What a call must match. For execute: a command, or its first words followed by *. For edit and read: a file, or a directory, which includes everything in it. For fetch: a host, or *. followed by a domain. For tool: no pattern.
+	// Pattern What a call must match. For execute: a command, or its first words followed by *. For edit and read: a file, or a directory, which includes everything in it. For fetch: a host, or *. followed by a domain. For connect: the same, with an optional port (default: 443 and 80). For tool: no pattern.
 	Pattern *string `json:"pattern,omitempty"`
 
 	// ProjectDir Directory of the sessions that the rule applies to, including its subdirectories. Default: all directories.
