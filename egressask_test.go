@@ -494,3 +494,26 @@ func TestEgressHostWithASecretIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// An agent that was started ahead of its session asks in the session.
+func TestEgressOfAPrewarmedAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &netted{Provider: &script.Provider{Script: script.Script{Steps: []script.Step{say, hang}}}}
+		conn, err := p.Open(t.Context(), runnel.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := runnel.Open(t.Context(), p, runnel.Options{}, runnel.Config{ID: "s", Log: new(runnel.Memory), Conn: conn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		send(t, s)
+		synctest.Wait()
+		answer := p.connect(t.Context(), "api.example.com")
+		answerWith(t, s, pendingOf(s)[0], "allow_once")
+		if got := <-answer; got.By != "allowed once" {
+			t.Errorf("answered %+v", got)
+		}
+	})
+}
