@@ -322,6 +322,45 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
     });
   });
 
+  describe.skipIf(!has("claude-code"))("a sandbox", () => {
+    it("asks which hosts its programs may reach", async () => {
+      const allow = [`localhost:${new URL(env.ANTHROPIC_BASE_URL as string).port}`];
+      await open("claude-code", { sandbox: "project", egress: { mode: "ask", allow } });
+      const reach = (host: string) =>
+        run(
+          `bash -c 'p=\${HTTPS_PROXY#http://}; exec 3<>/dev/tcp/\${p%:*}/\${p#*:}; printf "CONNECT ${host}:443 HTTP/1.1\\r\\nHost: ${host}:443\\r\\n\\r\\n" >&3; head -n 1 <&3'`,
+        );
+      const asks = (what: string) => bar().getByText(what).waitFor();
+      const card = (text: string) => stream().locator("[data-approval]", { hasText: text });
+      await send(
+        play(reach("denied.invalid"), reach("always.invalid"), reach("always.invalid"), { text: "Over." }),
+      );
+
+      await asks("Run this command?");
+      await bar().locator("[data-choice=allow_once]:enabled").first().click();
+      await asks("Reach denied.invalid:443");
+      await card("Reach denied.invalid:443: waiting for your answer").waitFor();
+      await shot(page, "reach");
+      await bar().locator("[data-choice=deny]:enabled").click();
+      await card("Reach denied.invalid:443: denied by you").waitFor();
+
+      await asks("Run this command?");
+      await bar().locator("[data-choice=allow_once]:enabled").first().click();
+      await asks("Reach always.invalid:443");
+      await bar().getByRole("button", { name: "Always allow in this project…" }).click();
+      const rule = bar().locator('[data-rule="always.invalid:443"]');
+      expect(await rule.innerText()).toBe("Always allow connections to always.invalid:443");
+      await rule.click();
+      await card("Stored as rule 1.").waitFor();
+
+      await asks("Run this command?"); // the rule answers for the host
+      await bar().locator("[data-choice=allow_once]:enabled").first().click();
+      await expect.poll(ends).toBe(1);
+      expect(await card("Reach always.invalid:443").count()).toBe(1);
+      expect(server.command("rules", "list")).toContain("always.invalid:443");
+    });
+  });
+
   describe.skipIf(!has("codex"))("settings", () => {
     const pills = async () => {
       const form = page.getByRole("form", { name: "Prompt" });
