@@ -132,7 +132,7 @@ func TestDocumentHasTheFieldsThatRequestsTake(t *testing.T) {
 	}
 	for _, hidden := range []string{"mode"} {
 		for name, s := range d.Components.Schemas {
-			if s.Properties[hidden] != nil {
+			if s.Properties[hidden] != nil && name != "Egress" {
 				t.Errorf("%s has %s, which is not there yet", name, hidden)
 			}
 		}
