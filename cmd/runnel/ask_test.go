@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/termtext"
+	"github.com/runnel-dev/runnel/internal/turnview"
 )
 
 // JSON may contain invisible characters, control characters and characters that
@@ -67,5 +69,40 @@ func TestQuestionShowsLabelsInFull(t *testing.T) {
 	a := event.Approval{Kind: event.ApprovalTool, ToolName: "apply_patch", Arguments: []byte(`{}`), Choices: []event.Choice{{ID: "s", Kind: event.ChoiceAllowSession, Label: label}}}
 	if text := question(a); !strings.Contains(text, label) {
 		t.Errorf("the label is cut:\n%s", text)
+	}
+}
+
+// A question about a host says the host and the port, and shows the exact
+// arguments.
+func TestQuestionAboutAHost(t *testing.T) {
+	a := event.Approval{Kind: event.ApprovalTool, ToolName: event.ToolConnect, Title: "Reach api.example.com:443", Arguments: json.RawMessage(`{"host":"api.example.com","port":443}`),
+		Choices: []event.Choice{{ID: "allow_once", Label: "Allow once"}, {ID: "allow_session", Label: "Allow for this session"}, {ID: "deny", Label: "Deny"}}}
+	shown := question(a)
+	for _, want := range []string{"? Reach api.example.com:443\n", `"port": 443`, "1  Allow once", "2  Allow for this session", "3  Deny"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("no %q in:\n%s", want, shown)
+		}
+	}
+	if got := turnview.DescribeApproval(a, "/p"); got != "Reach api.example.com:443" {
+		t.Errorf("described as %q", got)
+	}
+	a.Arguments = json.RawMessage(`{"host":"2001:db8::1","port":443}`)
+	if got := turnview.DescribeApproval(a, "/p"); got != "Reach [2001:db8::1]:443" {
+		t.Errorf("described as %q", got)
+	}
+	a.Arguments, a.Title = json.RawMessage(`{"target":"x"}`), "Reach good.example.com:443" // a tool of the agent with this name
+	if shown := question(a); !strings.Contains(shown, "? connect\n") {
+		t.Errorf("an agent's own tool:\n%s", shown)
+	}
+}
+
+func TestEgressAskIsAMode(t *testing.T) {
+	var opt runnel.Options
+	(&runFlags{sandbox: "project", egressAsk: true, egress: []string{"example.com"}}).enclose(&opt)
+	if opt.Egress.Mode != runnel.EgressAsk || len(opt.Egress.Allow) != 1 {
+		t.Errorf("got %+v", opt.Egress)
+	}
+	if (&runFlags{}).enclose(&opt); !opt.Egress.IsZero() {
+		t.Errorf("without the flag: %+v", opt.Egress)
 	}
 }
