@@ -184,7 +184,10 @@ func (s *Session) reachByRule(ctx context.Context, a event.Approval, key string)
 			return EgressAnswer{}, false
 		}
 		resolved := event.ApprovalResolved{Choice: v.d.Choice, By: v.d.By, Reason: v.d.Reason, Rule: v.d.Maker.Rule}
-		s.do(func() { s.countReach(a, resolved, v.d.Maker, key) })
+		if s.take(ctx) == nil { // not do: the session may wait for this connection to end
+			s.countReach(a, resolved, v.d.Maker, key)
+			s.pass()
+		}
 		return reachAnswer(a, resolved, v.d.Maker), true
 	case <-limited.Done():
 		return EgressAnswer{}, false // reachByPeople returns at once if ctx has ended

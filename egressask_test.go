@@ -19,6 +19,8 @@ import (
 // netted is a provider whose agents have a network that asks.
 type netted struct {
 	runnel.Provider
+	detach func() // called before an agent is detached. Default: none
+
 	mu    sync.Mutex
 	reach func(ctx context.Context, host string, port int) runnel.EgressAnswer
 }
@@ -44,7 +46,12 @@ func (c nettedConn) OnEgress(f func(ctx context.Context, host string, port int) 
 	c.p.reach = f
 }
 
-func (c nettedConn) Detach() bool { return c.Conn.(runnel.Detacher).Detach() }
+func (c nettedConn) Detach() bool {
+	if c.p.detach != nil {
+		c.p.detach()
+	}
+	return c.Conn.(runnel.Detacher).Detach()
+}
 
 // connect begins to reach for a host. The answer arrives on the channel.
 func (p *netted) connect(ctx context.Context, host string) <-chan runnel.EgressAnswer {
@@ -515,5 +522,35 @@ func TestEgressOfAPrewarmedAgent(t *testing.T) {
 		if got := <-answer; got.By != "allowed once" {
 			t.Errorf("answered %+v", got)
 		}
+	})
+}
+
+// The proxy closes while the session detaches its agent, and waits for its
+// connections. One that a rule has just decided must not wait for the session.
+func TestDetachDoesNotWaitForARuleAboutAHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		judge, decide := slowJudge(verdict("allow_once", ""))
+		p := &netted{Provider: &keeper{Provider: script.Provider{Script: script.Script{Steps: []script.Step{say, hang}}}}}
+		s, err := runnel.Open(t.Context(), p, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: new(runnel.Memory), Judge: judge})
+		if err != nil {
+			t.Fatal(err)
+		}
+		send(t, s)
+		synctest.Wait()
+		ctx, end := context.WithCancel(t.Context())
+		answer := p.connect(ctx, "api.example.com")
+		synctest.Wait() // the rule decides now
+		p.detach = func() {
+			close(decide)
+			synctest.Wait() // the connection now needs the session
+			end()
+			if got := <-answer; got.By != "policy" && got.By != "allowed once" {
+				t.Errorf("answered %+v", got)
+			}
+		}
+		if !s.Detach(t.Context()) {
+			t.Error("not detached")
+		}
+		_ = p.Provider.(*keeper).agent.Close()
 	})
 }
