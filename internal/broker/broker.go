@@ -110,6 +110,7 @@ type Broker struct {
 	server *http.Server
 	proxy  *httputil.ReverseProxy
 	pool   *http.Transport // nil with another transport
+	conns  *limited
 	all    sync.WaitGroup
 	cancel context.CancelFunc
 
@@ -139,10 +140,10 @@ func Serve(ln net.Listener, cfg Config) (*Broker, error) {
 	b.server = &http.Server{
 		Handler: http.HandlerFunc(b.serve), ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHead, ErrorLog: silent,
 		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, placedKey{}, c) },
 	}
-	b.all.Go(func() {
-		_ = b.server.Serve(&limited{Listener: ln, places: make(chan struct{}, maxConns), closed: ctx.Done()})
-	})
+	b.conns = &limited{Listener: ln, places: make(chan struct{}, maxConns), closed: ctx.Done()}
+	b.all.Go(func() { _ = b.server.Serve(b.conns) })
 	return b, nil
 }
 
@@ -175,8 +176,12 @@ func (b *Broker) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer b.all.Done()
+	admitted := b.admits(r)
+	if p, ok := r.Context().Value(placedKey{}).(*placed); ok && admitted {
+		b.conns.prove(p)
+	}
 	switch {
-	case !b.admits(r):
+	case !admitted:
 		refuse(w, http.StatusUnauthorized, "authentication_error", "Runnel's broker does not know this placeholder. It serves only the agent that it was made for.")
 	case r.Method == http.MethodConnect, r.Method == http.MethodTrace: // the API could answer with the key
 		refuse(w, http.StatusMethodNotAllowed, "invalid_request_error", "Runnel's broker does not pass on "+r.Method+" requests.")
@@ -290,25 +295,63 @@ func refuse(w http.ResponseWriter, status int, kind, message string) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"type": "error", "error": map[string]any{"type": kind, "code": kind, "message": message}})
 }
 
-// limited accepts at most as many connections as places at the same time.
+// limited accepts at most as many connections as places at the same time. If all
+// are occupied, a new one closes the oldest that has not sent the placeholder:
+// every user of this machine can connect.
 type limited struct {
 	net.Listener
 	places chan struct{}
 	closed <-chan struct{}
+
+	mu       sync.Mutex
+	unproven []*placed // oldest first
 }
 
 func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.places <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
 	c, err := l.Listener.Accept()
 	if err != nil {
-		<-l.places
 		return nil, err
 	}
-	return &placed{Conn: c, leave: sync.OnceFunc(func() { <-l.places })}, nil
+	select {
+	case l.places <- struct{}{}:
+	default:
+		l.closeOldest()
+		select {
+		case l.places <- struct{}{}:
+		case <-l.closed:
+			_ = c.Close()
+			return nil, net.ErrClosed
+		}
+	}
+	p := &placed{Conn: c}
+	p.leave = sync.OnceFunc(func() {
+		l.prove(p)
+		<-l.places
+	})
+	l.mu.Lock()
+	l.unproven = append(l.unproven, p)
+	l.mu.Unlock()
+	return p, nil
+}
+
+func (l *limited) closeOldest() {
+	l.mu.Lock()
+	var oldest *placed
+	if len(l.unproven) > 0 {
+		oldest = l.unproven[0]
+	}
+	l.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Close()
+	}
+}
+
+// prove notes that the client of a connection is the agent, or that the
+// connection has ended.
+func (l *limited) prove(p *placed) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unproven = slices.DeleteFunc(l.unproven, func(o *placed) bool { return o == p })
 }
 
 // placed is a connection that occupies a place.
@@ -316,6 +359,8 @@ type placed struct {
 	net.Conn
 	leave func()
 }
+
+type placedKey struct{}
 
 func (c *placed) Close() error {
 	c.leave()

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // TestMain ignores the half second that net/http waits after a request whose
@@ -416,5 +418,45 @@ func TestNoRequestHasAKeyOfItsOwn(t *testing.T) {
 		if resp, _ := ask(t, http.MethodPost, address+"/batch", append(key, "Content-Type", media)...); resp.StatusCode != http.StatusUnsupportedMediaType || got != nil {
 			t.Errorf("%s: %s", media, resp.Status)
 		}
+	}
+}
+
+// Programs of other users can connect, too. Connections without the placeholder,
+// and with a wrong one, must not keep the agent from its model.
+func TestForeignConnectionsDoNotBlockTheAgent(t *testing.T) {
+	arrived, released := make(chan struct{}), make(chan struct{})
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			close(arrived)
+			<-released
+		}
+		fmt.Fprint(w, "answer")
+	}))
+	defer api.Close()
+	address := start(t, Target{Base: api.URL, Header: XAPIKey})
+	slow := make(chan string)
+	go func() {
+		_, body := ask(t, "POST", address+"/slow", XAPIKey, placeholder)
+		slow <- body
+	}()
+	<-arrived
+	for i := range 2 * maxConns {
+		c, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if i%2 == 0 { // the answer keeps the connection
+			fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: x\r\nX-Api-Key: wrong\r\n\r\n")
+		}
+	}
+	began := time.Now()
+	if _, body := ask(t, "POST", address+"/", XAPIKey, placeholder); body != "answer" {
+		t.Errorf("got %q", body)
+	}
+	testload.Within(t, "the agent's request", began, headTime/2)
+	close(released)
+	if body := <-slow; body != "answer" {
+		t.Errorf("the running request got %q", body)
 	}
 }
