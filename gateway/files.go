@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/files"
@@ -49,7 +51,19 @@ func (f Files) Folders(ctx context.Context, path string) (files.Folders, error) 
 // CreateFolder creates a directory in which a session can work; see
 // [files.Service.Create].
 func (f Files) CreateFolder(ctx context.Context, parent, name string, record func(path string) error) (files.Folder, error) {
-	return f.g.files.Create(ctx, parent, name, record)
+	return f.g.files.Create(ctx, parent, name, func(path string) error {
+		if f.isProtected(path) {
+			return files.ErrGone
+		}
+		return record(path)
+	})
+}
+
+// isProtected reports whether a path is one of Config.Protected, or lies in one.
+// None of them need exist.
+func (f Files) isProtected(path string) bool {
+	real := func(path string) string { return filepath.Join(canonical(filepath.Dir(path)), filepath.Base(path)) }
+	return slices.ContainsFunc(f.g.cfg.Protected, func(p string) bool { return within(real(path), real(p)) })
 }
 
 // suggested returns the directory for a first session, or "" if none is likely.

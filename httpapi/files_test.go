@@ -307,3 +307,25 @@ func TestFilesOfAMovedProjectAreNotRead(t *testing.T) {
 		}
 	}
 }
+
+// A directory in the place of the server's configuration would keep the server
+// from starting again.
+func TestNoFolderTakesThePlaceOfTheServersFiles(t *testing.T) {
+	config := t.TempDir()
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(config, link); err != nil {
+		t.Fatal(err)
+	}
+	rg := newRig(t, func(_ *Config, c *gateway.Config) {
+		c.Protected = []string{filepath.Join(link, "config.yaml"), filepath.Join(config, "profiles")}
+	})
+	rg.token = rg.mint(auth.Send)
+	for _, name := range []string{"config.yaml", "profiles", "other"} {
+		for _, dir := range []string{config, link} {
+			w := rg.do("POST", "/api/folders", fmt.Sprintf(`{"path":%q,"name":%q}`, dir, name))
+			if _, err := os.Lstat(filepath.Join(config, name)); err == nil != (name == "other") {
+				t.Errorf("%s in %s: %d %s", name, dir, w.Code, w.Body)
+			}
+		}
+	}
+}
