@@ -22,7 +22,22 @@ const (
 	CapNonInteractive    Capability = "agent_api.exec.non_interactive"
 	CapExternalSandbox   Capability = "agent_api.exec.external_sandbox.v1"
 	CapArtifactFinalText Capability = "agent_api.artifacts.final_text.v1"
+	CapMCPList           Capability = "agent_api.tools.mcp.list.v1"
+	CapMCPGet            Capability = "agent_api.tools.mcp.get.v1"
+	CapMCPAdd            Capability = "agent_api.tools.mcp.add.v1"
+	CapMCPRemove         Capability = "agent_api.tools.mcp.remove.v1"
 )
+
+// MCPCapabilities returns the capabilities of a provider for which [ListMCP],
+// [GetMCP], [AddMCP] and [RemoveMCP] work.
+func MCPCapabilities() []Capability {
+	return append([]Capability{CapMCPList, CapMCPGet}, MCPWriteCapabilities()...)
+}
+
+// MCPWriteCapabilities returns those of the MCPCapabilities that change the
+// configuration of an agent. A server has them only if its configuration permits
+// such changes.
+func MCPWriteCapabilities() []Capability { return []Capability{CapMCPAdd, CapMCPRemove} }
 
 // AllCapabilities returns every capability, sorted.
 func AllCapabilities() []Capability {
@@ -30,6 +45,7 @@ func AllCapabilities() []Capability {
 		CapRun, CapEvents, CapEventsLive, CapCancel, CapToolsStructured, CapToolsResults, CapSessionHandle, CapSessionResume,
 		CapSessionFork, CapConfigModel, CapAddDirs, CapNonInteractive, CapExternalSandbox, CapArtifactFinalText,
 	}
+	all = append(all, MCPCapabilities()...)
 	slices.Sort(all)
 	return all
 }

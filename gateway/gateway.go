@@ -214,7 +214,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.checkpoints = &checkpoints{log: cfg.Log, ctx: g.ctx, enter: g.sessions.enter, kick: wake.New(), behind: make(map[string]int64)}
 	g.queue = &promptQueue{catalogue: cfg.Catalogue, log: cfg.Logger, ctx: g.ctx, sessions: g.sessions, projects: projects}
 	g.sessions.opened = g.queue.startIfWaiting // otherwise nothing would start their turns
-	g.detector = detect.New(g.ctx, &g.work, cfg.Providers)
+	g.detector = detect.New(g.ctx, &g.work, cfg.Providers, cfg.refused()...)
 	g.opener = &opener{
 		policy: policy.Sources{DenyRules: g.rules.denies, AllowRules: g.rules.allows}, rules: g.rules, checkpoints: g.checkpoints,
 		cfg: &g.cfg, ctx: g.ctx, providers: detect.NewIndex(cfg.Providers), detector: g.detector, projects: projects,

@@ -10,6 +10,15 @@ import (
 // Config.MCPWrites.
 const MCPWritesSetting = "mcp-writes"
 
+// refused returns the capabilities of agents that the configuration does not
+// permit.
+func (c Config) refused() []runnel.Capability {
+	if c.MCPWrites {
+		return nil
+	}
+	return runnel.MCPWriteCapabilities()
+}
+
 // MCP lists and changes the MCP servers in the configurations of the agents on
 // this machine. It starts none of them.
 type MCP struct{ g *Gateway }

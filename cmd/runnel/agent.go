@@ -123,6 +123,10 @@ func ability(c runnel.Capability) string {
 		return "can run without its own sandbox and approvals, inside another sandbox"
 	case runnel.CapArtifactFinalText:
 		return "its last message is the answer"
+	case runnel.CapMCPList, runnel.CapMCPGet:
+		return "its MCP servers can be listed (runnel mcp)"
+	case runnel.CapMCPAdd, runnel.CapMCPRemove:
+		return "its MCP servers can be changed (runnel mcp)"
 	}
 	return ""
 }

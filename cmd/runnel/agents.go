@@ -96,7 +96,7 @@ settings, and what it supports.
 				}
 				ps = []runnel.Provider{p}
 			}
-			list := detect.All(cmd.Context(), ps)
+			list := detect.All(cmd.Context(), ps, a.refused...)
 			switch {
 			case asJSON:
 				enc := a.encoder()

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/gateway/detect"
 	"github.com/runnel-dev/runnel/internal/private"
 	"github.com/runnel-dev/runnel/internal/redact"
@@ -45,6 +46,9 @@ func (a *app) knowAgents(fl *pflag.FlagSet) error {
 	}
 	if a.trusted, err = wholePaths(trustedKey, k.Strings(trustedKey)); err != nil {
 		return err
+	}
+	if !k.Bool(gateway.MCPWritesSetting) {
+		a.refused = runnel.MCPWriteCapabilities()
 	}
 	agents, err := agentsOf(k.Get(agentsKey))
 	if err != nil {

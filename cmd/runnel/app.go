@@ -23,11 +23,12 @@ type app struct {
 	in        io.Reader
 	out, err  io.Writer
 	providers []runnel.Provider
-	trusted   []string         // trusted folders of the configuration: their own settings may run code
-	options   []profile.Source // defaults of sessions; see optionSources
-	limits    runnel.Limits    // those that an agent of the configuration has; see enableLimits
-	issued    *redact.Redactor // redacts credentials that this program created
-	secrets   *redact.Redactor // also redacts what issued redacts; used for all that is printed or logged
+	trusted   []string            // trusted folders of the configuration: their own settings may run code
+	options   []profile.Source    // defaults of sessions; see optionSources
+	refused   []runnel.Capability // those of agents that the configuration does not permit
+	limits    runnel.Limits       // those that an agent of the configuration has; see enableLimits
+	issued    *redact.Redactor    // redacts credentials that this program created
+	secrets   *redact.Redactor    // also redacts what issued redacts; used for all that is printed or logged
 }
 
 // Exit codes of all commands.

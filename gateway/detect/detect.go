@@ -7,6 +7,7 @@ package detect
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,12 +55,14 @@ type row struct {
 }
 
 // New returns a Detector without results. Its goroutines count in work, and end
-// soon after ctx.
-func New(ctx context.Context, work *sync.WaitGroup, ps []runnel.Provider) *Detector {
+// soon after ctx. Its agents do not have the capabilities refused, which the
+// server's configuration does not permit.
+func New(ctx context.Context, work *sync.WaitGroup, ps []runnel.Provider, refused ...runnel.Capability) *Detector {
 	d := &Detector{ctx: ctx, work: work, slots: make(chan struct{}, maxProbes)}
 	index := NewIndex(ps)
 	for _, p := range ps {
-		a := Agent{CLIType: p.Name(), DisplayName: runnel.DisplayName(p), Aliases: []string{}, Capabilities: runnel.Capabilities(p)}
+		able := slices.DeleteFunc(runnel.Capabilities(p), func(c runnel.Capability) bool { return slices.Contains(refused, c) })
+		a := Agent{CLIType: p.Name(), DisplayName: runnel.DisplayName(p), Aliases: []string{}, Capabilities: able}
 		for _, name := range aliases(p) {
 			if index.alias[name] == p.Name() {
 				a.Aliases = append(a.Aliases, name)
@@ -189,13 +192,13 @@ func Probe(ctx context.Context, p runnel.Provider) runnel.Installation {
 }
 
 // All probes the agents of these providers and returns the results once all
-// probes have ended.
-func All(ctx context.Context, ps []runnel.Provider) []Agent {
+// probes have ended. refused is as for [New].
+func All(ctx context.Context, ps []runnel.Provider, refused ...runnel.Capability) []Agent {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer func() {
 		cancel()
 		work.Wait()
 	}()
-	return New(ctx, &work, ps).agents(ctx, true, time.Duration(len(ps))*refreshWait)
+	return New(ctx, &work, ps, refused...).agents(ctx, true, time.Duration(len(ps))*refreshWait)
 }

@@ -128,6 +128,9 @@ func (p *provider) Extra() []runnel.Capability {
 	if p.agent.quirks().startup.modes[runnel.ModeBypass] != nil {
 		caps = append(caps, runnel.CapExternalSandbox)
 	}
+	if p.agent.quirks().mcp != nil {
+		caps = append(caps, runnel.MCPCapabilities()...)
+	}
 	return caps
 }
 

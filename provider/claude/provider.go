@@ -84,9 +84,9 @@ func (*Provider) Prototype() runnel.Conn { return (*conn)(nil) }
 
 // Extra implements [runnel.Capable].
 func (*Provider) Extra() []runnel.Capability {
-	return []runnel.Capability{
+	return append([]runnel.Capability{
 		runnel.CapToolsStructured, runnel.CapToolsResults, runnel.CapSessionResume, runnel.CapAddDirs, runnel.CapExternalSandbox,
-	}
+	}, runnel.MCPCapabilities()...)
 }
 
 // efforts are the values of --effort in the help text of Claude Code 2.1.329.

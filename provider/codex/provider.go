@@ -54,9 +54,9 @@ func (*Provider) Prototype() runnel.Conn { return (*conn)(nil) }
 
 // Extra implements [runnel.Capable].
 func (*Provider) Extra() []runnel.Capability {
-	return []runnel.Capability{
+	return append([]runnel.Capability{
 		runnel.CapToolsStructured, runnel.CapToolsResults, runnel.CapSessionResume, runnel.CapAddDirs, runnel.CapExternalSandbox,
-	}
+	}, runnel.MCPCapabilities()...)
 }
 
 // efforts are the reasoning efforts that Codex 0.169.0 accepts. A model

@@ -5,6 +5,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/gateway/detect"
 	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/internal/testprogram"
 )
@@ -74,6 +77,38 @@ func (w *mcpWorld) call(method, path string, in any) (code int, body string) {
 		w.t.Fatal(err)
 	}
 	return res.StatusCode, string(answer)
+}
+
+// checkCapabilities checks what the API and the command line say about the
+// agent's MCP servers.
+func (w *mcpWorld) checkCapabilities(writes bool) {
+	w.t.Helper()
+	code, body := w.call("GET", "/api/agents", nil)
+	var list struct{ Agents []detect.Agent }
+	if err := json.Unmarshal([]byte(body), &list); code != 200 || err != nil {
+		w.t.Fatalf("agents: %d %v %s", code, err, body)
+	}
+	cmd := exec.CommandContext(w.t.Context(), testprogram.Path(w.t), "agents", "--json", w.agent.Name)
+	cmd.Env = append(w.prog.Env, "HOME="+w.prog.Home, fmt.Sprintf("RUNNEL_MCP_WRITES=%v", writes))
+	out, err := cmd.Output()
+	var printed []detect.Agent
+	if err == nil {
+		err = json.Unmarshal(out, &printed)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for from, agents := range map[string][]detect.Agent{"the API": list.Agents, "the command": printed} {
+		for _, a := range agents {
+			known := slices.Contains([]string{"claude-code", "codex", "gemini"}, a.CLIType)
+			for _, c := range runnel.MCPCapabilities() {
+				want := known && (writes || !slices.Contains(runnel.MCPWriteCapabilities(), c))
+				if has := slices.Contains(a.Capabilities, c); has != want {
+					w.t.Errorf("%s says that %s has %s: %v", from, a.CLIType, c, has)
+				}
+			}
+		}
+	}
 }
 
 // stored returns the MCP server with this name, as the agent has stored it.
@@ -138,6 +173,7 @@ func TestMCPServersAreAddedAndRemoved(t *testing.T) {
 					t.Fatalf("%s %s: %d %s; want %d %s", method, path, code, body, status, contains)
 				}
 			}
+			w.checkCapabilities(true)
 			check("POST", path, in, 201, `"name":"tickets"`)
 			if got := w.stored("tickets"); got.Command != want.Command || !slices.Equal(got.Args, want.Args) || !maps.Equal(got.Env, want.Env) {
 				t.Errorf("the agent has stored %+v, want %+v", got, want)
@@ -172,6 +208,7 @@ func TestMCPServersAreNotChangedByDefault(t *testing.T) {
 	t.Parallel()
 	agent := realagents.Claude(t)[0]
 	w := newMCPWorld(t, agent)
+	w.checkCapabilities(false)
 	const path = "/api/agents/claude-code/mcp"
 	in := map[string]any{"name": "tickets", "command": "/bin/echo"}
 	for _, request := range []struct {
