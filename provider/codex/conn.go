@@ -130,7 +130,11 @@ func (c *conn) begin(next func() ([]byte, error)) error {
 	if err != nil || !m.plan && m.enclosed(c.opt.Sandbox) == m {
 		return err
 	}
-	return c.ask(next, methodSettings, c.modeParams(m))
+	params := c.modeParams(m)
+	if own := c.opt.Config[optionApproval]; own != "" && !(m.plan && c.opt.Sandbox.IsOn()) { // there, plan mode itself is what asks
+		params["approvalPolicy"] = own
+	}
+	return c.ask(next, methodSettings, params)
 }
 
 // checkEffort fails with InvalidRequest if the agent lists the conversation's

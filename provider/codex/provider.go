@@ -167,7 +167,7 @@ func threadParams(opt runnel.Options, method string) (map[string]any, error) {
 		return nil, err
 	}
 	if m = m.enclosed(opt.Sandbox); m.sandbox == external {
-		m.sandbox = fullAccess // the request has no name for it; see conn.begin
+		m.sandbox = workspace // the request has no name for it; conn.begin sets it
 	}
 	params := map[string]any{"approvalPolicy": m.approval, "sandbox": m.sandbox, "approvalsReviewer": "user", "config": config}
 	if params["cwd"], err = workDir(opt.Dir); err != nil {
