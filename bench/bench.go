@@ -78,6 +78,7 @@ func parts() []part {
 		{"whole", (*bench).wholeRows},
 		{"claude-acp", (*bench).claudeACPRows},
 		{"prewarm", (*bench).prewarmRows},
+		{"sandbox", (*bench).sandboxRows},
 		{"codex", (*bench).codexRows},
 		{"codex-load", (*bench).codexLoadRows},
 		{"micro", (*bench).microRows},

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/runnel-dev/runnel/internal/bridge"
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
@@ -279,6 +280,12 @@ func tree(root int) ([]int, error) {
 func supervises(pid int) bool {
 	p, ok := readProcess(fmt.Sprintf("/proc/%d", pid))
 	return ok && p.supervises()
+}
+
+// encloses reports whether a process makes a sandbox or is the bridge of one.
+func encloses(pid int) bool {
+	p, ok := readProcess(fmt.Sprintf("/proc/%d", pid))
+	return ok && (filepath.Base(p.args[0]) == "bwrap" || len(p.args) > 1 && p.args[1] == bridge.Command)
 }
 
 // proportional returns the proportional set size of a process, in bytes: its

@@ -43,3 +43,5 @@ func tree(int) ([]int, error) { return nil, errNoProc }
 func proportional(int) (int, error) { return 0, errNoProc }
 
 func supervises(int) bool { return false }
+
+func encloses(int) bool { return false }

@@ -33,6 +33,8 @@ type runnel struct {
 	more []string // additional environment variables
 	cli  string   // cliType of the sessions
 
+	options object // of the sessions; may be nil
+
 	program string // path in the workspace
 	flags   []string
 
@@ -149,7 +151,11 @@ func (s *runnel) open(ctx context.Context) (conversation, error) {
 		return nil, err
 	}
 	var made struct{ SessionID string }
-	if err := s.post(ctx, "/api/session/create", map[string]any{"cliType": s.cli, "projectDir": dir}, &made); err != nil {
+	in := object{"cliType": s.cli, "projectDir": dir}
+	if s.options != nil {
+		in["options"] = s.options
+	}
+	if err := s.post(ctx, "/api/session/create", in, &made); err != nil {
 		return nil, err
 	}
 	s.w.sessions[made.SessionID] = true
