@@ -272,7 +272,7 @@ agents-newest: $(SUPERVISOR) ## install the newest agents beside the pinned ones
 
 .PHONY: docs
 docs: $(SUPERVISOR) $(AGENTS_READY) ## ask every agent again what it can do, and write docs/agents.md from it; AGENT=codex,qwen asks some
-	@.ci/gotest RUNNEL_AGENTS=$(AGENT) -timeout 30m -count 1 -run '^TestConformance$$' -- \
+	@.ci/gotest RUNNEL_LONG=1 RUNNEL_AGENTS=$(AGENT) -timeout 60m -count 1 -run '^TestConformance(InSandbox)?$$' -- \
 		$$(grep -rl 'providertest\.Run(' --include='*_test.go' provider | xargs -n 1 dirname | sort -u | sed 's|^|./|') -results
 	go run ./internal/agentdoc
 

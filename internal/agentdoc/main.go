@@ -9,11 +9,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
@@ -68,7 +70,18 @@ func render(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, r := range reports {
+	boxed, err := providertest.ReportsIn(root, runnel.SandboxProject)
+	if err != nil {
+		return "", err
+	}
+	enclosed := func(r providertest.Report) (in providertest.Report, ok bool) {
+		i := slices.IndexFunc(boxed, func(in providertest.Report) bool { return in.Agent == r.Agent && in.Version == r.Version })
+		if i < 0 {
+			return in, false
+		}
+		return boxed[i], true
+	}
+	for _, r := range slices.Concat(reports, boxed) {
 		if i := slices.IndexFunc(r.Results, func(f providertest.Finding) bool { return means(f.Test) == "" }); i >= 0 {
 			return "", fmt.Errorf("%s: the page does not know the test %q", r.Agent, r.Results[i].Test)
 		}
@@ -77,12 +90,16 @@ func render(root string) (string, error) {
 	b.WriteString("# What works with which agent\n\n<!-- Made by `make docs` from provider/*/testdata/conformance and provider/providertest/differences.go. Do not edit. -->\n\n" +
 		"This page lists the results of one test suite that runs with every agent: the real program, in the stated version, against a scripted model.\n" +
 		"Each **no** links to its reason: a limitation of the agent, or of Runnel. In the lists of differences, `only live` marks what only the live\n" +
-		"session showed, and `only stored` what only the agent's history has.\n")
+		"session showed, and `only stored` what only the agent's history has. The same suite also runs in `sandbox: project` (see [Sandbox](configuration.md#sandbox)),\n" +
+		"in which some agents refuse to start.\n")
 	for _, group := range groups(reports) {
-		matrix(&b, group)
+		matrix(&b, group, enclosed)
 	}
 	for _, r := range reports {
 		section(&b, r)
+		if in, ok := enclosed(r); ok {
+			list(&b, "In `sandbox: project`:", inSandbox(r, in))
+		}
 	}
 	return b.String(), nil
 }
@@ -101,7 +118,7 @@ func groups(reports []providertest.Report) [][]providertest.Report {
 	return slices.Collect(slices.Chunk(reports, 6))
 }
 
-func matrix(b *strings.Builder, reports []providertest.Report) {
+func matrix(b *strings.Builder, reports []providertest.Report, enclosed func(providertest.Report) (providertest.Report, bool)) {
 	b.WriteString("\n| |")
 	for _, r := range reports {
 		fmt.Fprintf(b, " %s |", strings.TrimSpace(r.Name+" "+r.Version))
@@ -118,6 +135,44 @@ func matrix(b *strings.Builder, reports []providertest.Report) {
 			b.WriteString(row + "\n")
 		}
 	}
+	b.WriteString("| the same results in `sandbox: project` |")
+	for _, r := range reports {
+		switch in, ok := enclosed(r); {
+		case !ok:
+			b.WriteString(" refused |")
+		case len(changed(r, in)) > 0:
+			fmt.Fprintf(b, " [no](#%s) |", anchor(r))
+		default:
+			b.WriteString(" yes |")
+		}
+	}
+	b.WriteString("\n")
+}
+
+// changed returns the results of r that differ in a sandbox, as in has them.
+func changed(r, in providertest.Report) (out []providertest.Finding) {
+	for _, f := range in.Results {
+		if !slices.Contains(r.Results, f) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// inSandbox returns what differs for an agent in a sandbox, one line each.
+func inSandbox(r, in providertest.Report) (lines []string) {
+	for _, f := range changed(r, in) {
+		lines = append(lines, fmt.Sprintf("- %s: %s\n", means(f.Test), cmp.Or(f.Why, "works")))
+	}
+	if lines == nil {
+		lines = []string{"- All tests have the same results.\n"}
+	}
+	for _, n := range in.Notes {
+		if !slices.Contains(r.Notes, n) {
+			lines = append(lines, "- "+n+"\n")
+		}
+	}
+	return lines
 }
 
 func mark(r providertest.Report, i int) string {

@@ -3,6 +3,7 @@ package acp
 import (
 	"bytes"
 	"flag"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/provider/providertest"
@@ -23,13 +25,16 @@ func calls(blocks ...fakemodel.Block) fakemodel.Step { return fakemodel.Step{Blo
 
 // subject returns the part of the Subject that all agents share. subjects adds
 // the part of each agent.
-func subject(t *testing.T, name string) providertest.Subject {
+func subject(t *testing.T, name string, box runnel.Sandbox) providertest.Subject {
 	w := realagents.ToolsetOf(name)
 	models := make(map[string]*fakemodel.Server) // by the directory of their agents
 	return providertest.Subject{
+		Version: realagents.Find(t, name).Version,
+		Sandbox: box,
 		New: func(t *testing.T) (runnel.Provider, runnel.Options) {
 			r := newRig(t, name)
 			models[r.Opt.Dir] = r.Model
+			r.Enclose(box)
 			r.Write("a.txt", "alpha\n")
 			r.Write("b.txt", "beta\n")
 			return r.Provider, r.Opt
@@ -68,10 +73,23 @@ func subject(t *testing.T, name string) providertest.Subject {
 // because the suite kills and counts the descendants of its process. The
 // processes run in parallel, because they mostly wait.
 func TestConformance(t *testing.T) {
+	// The agents with the longest tests come first.
+	conformance(t, "", "gemini", "qwen", "opencode", "codex-acp", "copilot", "claude-agent-acp")
+}
+
+// TestConformanceInSandbox runs the suite with each agent that can run in a
+// sandbox.
+func TestConformanceInSandbox(t *testing.T) {
+	agentrig.NeedLong(t)
+	agentrig.NeedSandbox(t)
+	conformance(t, runnel.SandboxProject, slices.Sorted(maps.Keys(enclosures))...)
+}
+
+func conformance(t *testing.T, box runnel.Sandbox, names ...string) {
 	if os.Getenv(alone) == "" {
 		t.Parallel()
 	}
-	for _, name := range []string{"gemini", "qwen", "opencode", "codex-acp", "copilot", "claude-agent-acp"} { // the agents with the longest tests first
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			if os.Getenv(alone) == "" {
 				realagents.Find(t, name) // skips the test if the agent is not installed; in the other process a skip counts as a failure
@@ -79,8 +97,7 @@ func TestConformance(t *testing.T) {
 				onItsOwn(t)
 				return
 			}
-			s := subject(t, name)
-			s.Version = realagents.Find(t, name).Version
+			s := subject(t, name, box)
 			subjects[name](&s)
 			providertest.Run(t, s)
 		})
@@ -187,6 +204,9 @@ var subjects = map[string]func(*providertest.Subject){
 		s.Cannot[providertest.Subagent] = "the agent reports only the start and the result of a subagent, not its work (opencode 1.18.33)"
 		s.Cannot[providertest.Question] = "the agent offers the model no tool for this (opencode 1.18.33)"
 		s.Cannot[providertest.Background] = "the agent has no background tasks (opencode 1.18.33)"
+		if s.Sandbox.IsOn() {
+			s.Lacks[providertest.History] = "Runnel does not read the database in which an agent in a sandbox stores its conversations; the session's own log has them"
+		}
 	},
 	"gemini": func(s *providertest.Subject) {
 		s.Notes = append(s.Notes, "The agent does not report the output of commands, so their output is empty. The agent reports the output of other tools (Gemini CLI 0.61.0).")

@@ -7,12 +7,21 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T) { conformance(t, "") }
+
+func TestConformanceInSandbox(t *testing.T) {
+	agentrig.NeedLong(t)
+	agentrig.NeedSandbox(t)
+	conformance(t, runnel.SandboxProject)
+}
+
+func conformance(t *testing.T, box runnel.Sandbox) {
 	done := fakemodel.Step{Text: "Done."}
 	call := func(name string, in ...args) fakemodel.Step {
 		var st fakemodel.Step
@@ -29,6 +38,7 @@ func TestConformance(t *testing.T) {
 				New: func(t *testing.T) (runnel.Provider, runnel.Options) {
 					r := newRig(t, b)
 					models[r.Opt.Dir] = r.Model
+					r.Enclose(box)
 					r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_ENABLE_TASKS=0", "CLAUDE_CODE_ENABLE_TODO_TOOLS=1")
 					return New().WithProgram([]string{b.Path}, r.Opt.Env), r.Opt
 				},
@@ -62,6 +72,7 @@ func TestConformance(t *testing.T) {
 				},
 				ModelReceived: func(opt runnel.Options, what string) bool { return models[opt.Dir].Received(what) },
 				Version:       b.Version,
+				Sandbox:       box,
 				MessageEnd:    "Done.",
 				Processes:     true,
 				Differences:   map[string]func(event.Item) bool{},

@@ -6,12 +6,21 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T) { conformance(t, "") }
+
+func TestConformanceInSandbox(t *testing.T) {
+	agentrig.NeedLong(t)
+	agentrig.NeedSandbox(t)
+	conformance(t, runnel.SandboxProject)
+}
+
+func conformance(t *testing.T, box runnel.Sandbox) {
 	said := fakemodel.Step{Text: "Done."}
 	prompt := func(steps ...fakemodel.Step) string { return fakemodel.Scenario{Steps: steps}.Prompt("go") }
 	call := func(blocks ...fakemodel.Block) fakemodel.Step { return fakemodel.Step{Blocks: blocks} }
@@ -21,11 +30,13 @@ func TestConformance(t *testing.T) {
 		call(code(`text(await tools.exec_command({cmd: "until [ -e go ]; do sleep 0.05; done; touch behind", sandbox_permissions: "require_escalated", justification: "May I?"}))`)), said,
 	}}
 	newer := func(opt *runnel.Options) { opt.Model = "gpt-6.1-sol" } // other models have no tool for subagents
-	providertest.Run(t, providertest.Subject{
+	s := providertest.Subject{
 		Version: realagents.Codex(t).Version,
+		Sandbox: box,
 		New: func(t *testing.T) (runnel.Provider, runnel.Options) {
 			r := newRig(t)
 			models[r.Opt.Dir] = r.Model
+			r.Enclose(box)
 			r.append("[tools.update_plan]\nenabled = true\n") // 0.169.0 does not offer the tool by default
 			return r.provider(), r.Opt
 		},
@@ -74,5 +85,10 @@ func TestConformance(t *testing.T) {
 		Differences: map[string]func(event.Item) bool{
 			"0.169.0 does not keep plans": func(it event.Item) bool { return it.Type == event.TypePlan },
 		},
-	})
+	}
+	if box.IsOn() {
+		s.Needs[providertest.Approval] = func(opt *runnel.Options) { opt.Config = runnel.Values{optionApproval: untrusted} }
+		s.Notes = append(s.Notes, "In its modes `default` and `acceptEdits`, the agent asks only before it leaves its own sandbox, so in a sandbox of Runnel it asks before nothing. It asks before commands that it does not know to only read in plan mode, and with `config: {approval_policy: untrusted}` (0.169.0).")
+	}
+	providertest.Run(t, s)
 }

@@ -20,14 +20,32 @@ func (s Subject) contract(t *testing.T) {
 	if p.Name() == "" || strings.ToLower(p.Name()) != p.Name() || strings.ContainsAny(p.Name(), " _") {
 		t.Errorf("name %q", p.Name())
 	}
-	if caps := runnel.Capabilities(p); !slices.Contains(caps, runnel.CapRun) {
+	caps := runnel.Capabilities(p)
+	if !slices.Contains(caps, runnel.CapRun) {
 		t.Errorf("capabilities %v", caps)
+	}
+	_, listing := runnel.ListMCP(t.Context(), p)
+	removal := runnel.RemoveMCP(t.Context(), p, "no-such-server")
+	for _, c := range runnel.MCPCapabilities() {
+		err := listing
+		if slices.Contains(runnel.MCPWriteCapabilities(), c) {
+			err = removal
+		}
+		if has := slices.Contains(caps, c); has == (runnel.CodeOf(err) == runnel.UnsupportedCapability) {
+			t.Errorf("has %s: %v, but: %v", c, has, err)
+		}
+	}
+	if slices.Contains(caps, runnel.CapMCPList) && listing != nil {
+		t.Errorf("the MCP servers cannot be listed: %v", detail(listing))
 	}
 	if _, ok := p.(runnel.OptionTaker); !ok {
 		t.Error("the provider does not implement OptionTaker")
 	}
 	if proto, ok := p.(runnel.ConnPrototype); ok && proto.Prototype() == nil {
 		t.Error("no prototype")
+	}
+	if opt.Sandbox != s.Sandbox {
+		t.Fatalf("the agents run in the sandbox %q, not in %q", opt.Sandbox, s.Sandbox)
 	}
 	conn, err := p.Open(t.Context(), opt)
 	if err != nil {

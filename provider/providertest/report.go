@@ -28,11 +28,13 @@ var results = flag.Bool("results", false, "rewrite testdata/conformance, or only
 const resultsVar = "RUNNEL_RESULTS_DIR"
 
 // Report holds the results of the suite for one agent, as stored in
-// testdata/conformance/<agent>@<version>.json.
+// testdata/conformance/<agent>@<version>.json, and for an agent in a sandbox in
+// testdata/conformance/<sandbox>/<agent>@<version>.json.
 type Report struct {
 	Agent        string              `json:"agent"`
 	Name         string              `json:"displayName"`
 	Version      string              `json:"version,omitzero"`
+	Sandbox      runnel.Sandbox      `json:"sandbox,omitzero"` // of the agent during the tests
 	Capabilities []runnel.Capability `json:"capabilities"`
 	Results      []Finding           `json:"results"`
 	Notes        []string            `json:"notes,omitzero"`
@@ -47,10 +49,14 @@ type Finding struct {
 	Ours  bool   `json:"ours,omitzero"` // the limit is runnel's, not the agent's
 }
 
-// Reports returns the stored reports of all agents. root is the root of the
-// repository.
-func Reports(root string) ([]Report, error) {
-	paths, err := filepath.Glob(filepath.Join(root, "provider", "*", "testdata", "conformance", "*.json"))
+// Reports returns the stored reports of all agents without a sandbox. root is
+// the root of the repository.
+func Reports(root string) ([]Report, error) { return ReportsIn(root, "") }
+
+// ReportsIn returns the stored reports of all agents in a sandbox. box is empty
+// for none.
+func ReportsIn(root string, box runnel.Sandbox) ([]Report, error) {
+	paths, err := filepath.Glob(filepath.Join(root, "provider", "*", "testdata", "conformance", string(box), "*.json"))
 	if err != nil {
 		return nil, err
 	}
@@ -134,12 +140,12 @@ func (s Subject) compareReport(t *testing.T, p runnel.Provider) {
 	if s.report.failed && elsewhere == "" || some && (!*results || elsewhere != "") {
 		return
 	}
-	path := filepath.Join("testdata", "conformance", strings.TrimSuffix(p.Name()+"@"+s.Version, "@")+".json")
+	path := filepath.Join("testdata", "conformance", string(s.Sandbox), strings.TrimSuffix(p.Name()+"@"+s.Version, "@")+".json")
 	if some {
 		s.report.addStored(t, path)
 	}
 	slices.SortFunc(s.report.findings, func(a, b Finding) int { return slices.Index(order, a.Test) - slices.Index(order, b.Test) })
-	rep := Report{Agent: p.Name(), Name: p.Name(), Version: s.Version, Capabilities: runnel.Capabilities(p), Results: s.report.findings, Notes: s.Notes}
+	rep := Report{Agent: p.Name(), Name: p.Name(), Version: s.Version, Sandbox: s.Sandbox, Capabilities: runnel.Capabilities(p), Results: s.report.findings, Notes: s.Notes}
 	if d, ok := p.(interface{ DisplayName() string }); ok {
 		rep.Name = d.DisplayName()
 	}
