@@ -36,7 +36,8 @@ type Enclosure struct {
 	Read    []string // its settings
 	Private []string // directories in which everything else is hidden, and what it writes is dropped
 	Hosts   []string // hosts that it needs itself
-	Env     []string // further variables, such as those that disable telemetry and updates
+	Env     []string // further variables
+	Quiet   []string // variables by which it sends no telemetry and searches for no updates
 	Temp    []string // variables that name its directory for temporary files, besides TMPDIR
 
 	// Edit returns what a copy has instead of the content of its file; nil: there
@@ -215,7 +216,7 @@ func (e *surroundings) rewrite(cmd *Command, k kept, opt runnel.Options) error {
 	box := sandbox.Box{
 		Dir: dir, Dirs: opt.AddDirs, State: cmd.Enclosure.State, Files: files,
 		Copies: cmd.Enclosure.Copies, Edit: edit, Scratch: filepath.Join(e.dir, copyDir), Read: cmd.Enclosure.Read, Private: cmd.Enclosure.Private,
-		Protected: opt.Protected, Program: cmd.Path, Args: cmd.Args, Env: overridden(cmd.Env, cmd.Enclosure.Env), Start: cmd.dir,
+		Protected: opt.Protected, Program: cmd.Path, Args: cmd.Args, Env: overridden(cmd.Env, slices.Concat(cmd.Enclosure.Env, cmd.Enclosure.Quiet)), Start: cmd.dir,
 		Socket: filepath.Join(e.dir, socketDir), Ports: k.Policy.Ports(),
 		Own: filepath.Join(e.dir, ownDir), TempVars: cmd.Enclosure.Temp,
 	}

@@ -1,11 +1,13 @@
-// Command agentdoc writes docs/agents.md. The page shows the results of the
-// conformance suite for each agent, and how an agent's history differs from
-// what its session showed live.
+// Command agentdoc writes docs/agents.md and docs/egress.md. The first page
+// shows the results of the conformance suite for each agent, and how an agent's
+// history differs from what its session showed live. The second page shows what
+// each agent tried to reach from a sandbox.
 //
 //	go run ./internal/agentdoc    # in the root of the repository; or: make docs
 //
 // The results are in provider/*/testdata/conformance, the differences in
-// providertest.Differences. A test fails if the page does not match them.
+// providertest.Differences, and the attempts in test/guardrails/testdata. A test
+// fails if a page does not match them.
 package main
 
 import (
@@ -19,16 +21,19 @@ import (
 	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
-const page = "docs/agents.md"
+// pages are the functions that return the pages for a repository.
+var pages = map[string]func(root string) (string, error){"docs/agents.md": render, egressPage: renderEgress}
 
 func main() {
-	text, err := render(".")
-	if err == nil {
-		err = os.WriteFile(page, []byte(text), 0o644)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "agentdoc:", err)
-		os.Exit(1)
+	for page, render := range pages {
+		text, err := render(".")
+		if err == nil {
+			err = os.WriteFile(page, []byte(text), 0o644)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "agentdoc:", err)
+			os.Exit(1)
+		}
 	}
 }
 
@@ -64,7 +69,7 @@ var meanings = []struct{ test, means string }{
 	{"Contract", "the contract of a provider"},
 }
 
-// render returns the page for the repository in root.
+// render returns docs/agents.md for the repository in root.
 func render(root string) (string, error) {
 	reports, err := providertest.Reports(root)
 	if err != nil {

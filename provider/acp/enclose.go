@@ -28,7 +28,8 @@ var enclosures = map[string]func(home string, xdg func(variable, usual string) s
 			Read:    below(own, "settings.json", "trustedFolders.json", "GEMINI.md", "extensions", "commands", "skills", "policies"),
 			Private: append(below(own, filepath.Join("tmp", "bin")), own),
 			Hosts:   []string{"generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com", "www.googleapis.com"},
-			Env:     []string{"GEMINI_TELEMETRY_ENABLED=false", "GEMINI_SANDBOX=false"},
+			Env:     []string{"GEMINI_SANDBOX=false"},
+			Quiet:   []string{"GEMINI_TELEMETRY_ENABLED=false"}, // its statistics of use have no variable
 		}
 	},
 	"qwen": func(home string, _ func(string, string) string, project string) agentconn.Enclosure { // 0.24.4
@@ -39,6 +40,7 @@ var enclosures = map[string]func(home string, xdg func(variable, usual string) s
 			Private: []string{own},
 			Hosts:   []string{"portal.qwen.ai", "chat.qwen.ai", "dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com"},
 			Env:     []string{"QWEN_SANDBOX=false"},
+			Quiet:   []string{"QWEN_USAGE_STATISTICS_ENABLED=false", "QWEN_TELEMETRY_ENABLED=false", "QWEN_CODE_SKIP_UPDATE_CHECK_ONCE=true"},
 		}
 	},
 	"opencode": func(home string, xdg func(string, string) string, project string) agentconn.Enclosure { // 1.18.33
@@ -52,8 +54,9 @@ var enclosures = map[string]func(home string, xdg func(variable, usual string) s
 			Copies:  below(data, "auth.json"),
 			Read:    []string{filepath.Join(xdg("XDG_CONFIG_HOME", ".config"), "opencode")},
 			Private: []string{data, state, cache}, // plugins that the agent loads from there would run outside of the sandbox
-			Hosts:   []string{"opencode.ai", "models.dev", "api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com"},
+			Hosts:   []string{"opencode.ai", "models.opencode.ai", "models.dev", "api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com"},
 			Env:     []string{"OPENCODE_DB=" + filepath.Join(kept, "opencode.db")},
+			Quiet:   []string{"OPENCODE_DISABLE_AUTOUPDATE=1"},
 		}
 	},
 }
@@ -94,4 +97,14 @@ func (a Agent) enclosure(env []string, project string) *agentconn.Enclosure {
 		return filepath.Join(home, filepath.FromSlash(usual))
 	}, project)
 	return &out
+}
+
+// Quiet returns the settings by which an agent, in a sandbox, sends no telemetry
+// and searches for no updates; nil for an agent that cannot run in one.
+func Quiet(agent string) []string {
+	of := enclosures[agent]
+	if of == nil {
+		return nil
+	}
+	return of("/", func(_, usual string) string { return "/" + usual }, "/").Quiet // which depends on no folder
 }

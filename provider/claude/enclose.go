@@ -54,7 +54,7 @@ func enclosure(env, args []string, opt runnel.Options) *agentconn.Enclosure {
 		Private: []string{home},
 		Hosts:   []string{"api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"},
 		Temp:    []string{"CLAUDE_CODE_TMPDIR"},
-		Env:     []string{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1"},
+		Quiet:   Quiet(),
 	}
 }
 
@@ -110,6 +110,12 @@ func repositoryOf(dir string) string {
 			return dir
 		}
 	}
+}
+
+// Quiet returns the settings by which Claude Code, in a sandbox, sends no
+// telemetry and searches for no updates.
+func Quiet() []string {
+	return []string{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1"}
 }
 
 // conversationOf returns the id of the agent's conversation, which [argv] put into

@@ -51,9 +51,19 @@ func enclosure(env []string) *agentconn.Enclosure {
 	}
 }
 
-// quiet are the arguments that disable what Codex sends about its use, and its
-// search for updates.
-var quiet = []string{"-c", "analytics.enabled=false", "-c", "check_for_update_on_startup=false"}
+// Quiet returns the settings by which Codex, in a sandbox, sends nothing about
+// its use and searches for no updates.
+func Quiet() []string {
+	return []string{"analytics.enabled=false", "check_for_update_on_startup=false"}
+}
+
+// quiet returns the arguments with the settings of Quiet.
+func quiet() (args []string) {
+	for _, setting := range Quiet() {
+		args = append(args, "-c", setting)
+	}
+	return args
+}
 
 // errTwoSandboxes returns the error for Codex's own setting in a sandbox of
 // Runnel.

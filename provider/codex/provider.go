@@ -111,7 +111,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) 
 	}
 	args, opt.Tap = append(args, login.args()...), login.tap(opt.Tap)
 	if opt.Sandbox.IsOn() {
-		args = append(args, quiet...)
+		args = append(args, quiet()...)
 	}
 	tr := newTranslator()
 	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: args, Env: env, Mark: mark, Elsewhere: true, Enclosure: enclosure(env), Broker: login.broker}, product, tr, opt)
