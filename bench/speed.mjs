@@ -7,8 +7,9 @@
 // Request: { link, session, other, floor, rounds, last } with the login link,
 // the ids of a long and of an empty session, the address of the static pages,
 // and the number of the last delta of the answer.
-// Result: two Speeds, ours and floor, in milliseconds, and script: the bytes of
-// the compressed scripts of the first view.
+// Result: two Speeds, ours and floor, in milliseconds, and the bytes of the
+// compressed scripts up to the first contentful paint (script) and up to the
+// first view (viewScript).
 // Speed: { paint, view, open, warm, scroll, stream, typing }: lists of the first
 // contentful paints, of first views, of openings, of openings in a page that has
 // shown the session before, of frames while the page scrolls, of frames while
@@ -48,6 +49,7 @@ try {
   const ours = { paint: [], view: [], open: [], warm: [], scroll: [], stream: [], typing: [] };
   const theirs = structuredClone(ours);
   let script = 0;
+  let viewScript = 0;
   for (let i = 0; i <= rounds; i++) {
     const first = await load(`${origin}/`, views.list, storageState);
     const still = await load(`${floor}/`, views.static);
@@ -55,6 +57,7 @@ try {
     const long = await load(`${floor}/long#end`, views.static);
     if (i === 0) continue; // the browser and the server run this for the first time
     script = Math.max(script, first.script);
+    viewScript = Math.max(viewScript, first.viewScript);
     ours.paint.push(first.paint);
     ours.view.push(first.view);
     ours.open.push(opened.view);
@@ -83,7 +86,7 @@ try {
   [theirs.stream, theirs.typing] = await typed(still, still.locator("textarea"), undefined);
   const field = page.getByRole("textbox", { name: "Prompt", exact: true });
   [ours.stream, ours.typing] = await typed(page, field, last);
-  console.log(JSON.stringify({ ours, floor: theirs, script }));
+  console.log(JSON.stringify({ ours, floor: theirs, script, viewScript }));
 } finally {
   await browser.close();
 }
@@ -116,7 +119,7 @@ async function opening(context, address, view) {
 
 // load opens an address in a browser without a cache. It returns, from the
 // beginning of the navigation, the first contentful paint and the frame with the
-// view, and the bytes of the scripts up to there.
+// view, and the bytes of the scripts up to either.
 async function load(address, view, storageState) {
   const context = await browser.newContext({ viewport, storageState });
   try {
@@ -140,8 +143,8 @@ function awaitView(view) {
       const box = [...document.querySelectorAll(view)].at(-1)?.getBoundingClientRect();
       if (!box || box.bottom <= 0 || box.top >= innerHeight || paint === undefined) return requestAnimationFrame(frame);
       const scripts = performance.getEntriesByType("resource").filter((r) => /\.js(\?|$)/.test(r.name));
-      const loaded = scripts.filter((r) => r.responseEnd > 0 && r.responseEnd <= at);
-      done({ paint, view: at, script: loaded.reduce((n, r) => n + r.encodedBodySize, 0) });
+      const until = (end) => scripts.filter((r) => r.responseEnd > 0 && r.responseEnd <= end).reduce((n, r) => n + r.encodedBodySize, 0);
+      done({ paint, view: at, script: until(paint), viewScript: until(at) });
     };
     const frame = () => painted.port2.postMessage(0);
     requestAnimationFrame(frame);
