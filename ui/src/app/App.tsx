@@ -39,6 +39,8 @@ export function App() {
   return <Inside />;
 }
 
+const patience = 2000; // ms for which the other scripts wait for the first view
+
 function Inside() {
   const route = useRoute();
   const wide = useWide();
@@ -47,7 +49,12 @@ function Inside() {
   const current = route.at === "session" ? route.id : undefined;
   useKeys(current, openOver);
   const open = useStore((s) => s.link === "open");
-  useEffect(loadAhead, []);
+  // The scripts of other parts would delay what the first view waits for.
+  const drawn = useStore((s) => s.listed && (current === undefined || s.transcripts.has(current)));
+  useEffect(() => {
+    const timer = setTimeout(loadAhead, drawn ? 0 : patience);
+    return () => clearTimeout(timer);
+  }, [drawn]);
   useEffect(followNotices, []);
   useEffect(() => {
     if (!open) return;

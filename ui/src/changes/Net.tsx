@@ -1,5 +1,6 @@
 import { useCallback, useState } from "react";
 import { attempt } from "../model/store";
+import { CommentHint } from "../stream/Diff";
 import { plural, shortPath } from "../text/format";
 import { plain } from "../text/visible";
 import { api } from "../wire/http";
@@ -37,6 +38,7 @@ export function Net({
     );
   return (
     <div className="flex flex-col gap-3">
+      <CommentHint />
       {files.map((f) => (
         <NetFile key={f.path} file={f} session={session} turn={turn} dir={dir} first={files.length <= few} />
       ))}

@@ -13,6 +13,10 @@ import { Files } from "./FileList";
 import { type Attachments, filesIn, isLong, textFile, useDrop } from "./files";
 import { type Sources, type Suggestion, Suggestions, useSuggestions } from "./Suggestions";
 
+// Whether the browser itself gives the field the height of its text. Measuring
+// the text lays the whole page out once more for each key.
+const grows = typeof CSS !== "undefined" && CSS.supports?.("field-sizing", "content") === true;
+
 /**
  * The field for a prompt: text with completion of files and commands, and
  * attached files.
@@ -50,8 +54,10 @@ export function Field({
   useLayoutEffect(() => {
     const el = field.current;
     if (!el) return;
-    el.style.height = "auto";
-    el.style.height = `${el.scrollHeight + 2}px`;
+    if (!grows) {
+      el.style.height = "auto";
+      el.style.height = `${el.scrollHeight + 2}px`;
+    }
     if (next.current === undefined) return;
     el.focus();
     el.setSelectionRange(next.current, next.current);
@@ -144,7 +150,7 @@ export function Field({
         aria-autocomplete="list"
         aria-controls={open ? id : undefined}
         aria-activedescendant={open && found.list.length > 0 ? `${id}${active}` : undefined}
-        className="block max-h-[40dvh] w-full resize-none px-3 py-2 text-lg outline-none focus-visible:outline-none pointer-coarse:min-h-11"
+        className="block field-sizing-content max-h-[40dvh] min-h-[42px] w-full resize-none px-3 py-2 text-lg outline-none focus-visible:outline-none pointer-coarse:min-h-11"
         placeholder={placeholder}
         value={text}
         onChange={(e) => {

@@ -70,7 +70,7 @@ const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
     if (status === "refused") out("Your login has expired.");
     else {
       // After a reconnect the server may be another one. On the first
-      // connection, begin has already loaded the data.
+      // connection, begin loads the data.
       const again = status === "open" && (get().everOpen || (!get().listed && !reading));
       set((s) => ({ link: status, everOpen: s.everOpen || status === "open" }));
       if (again) void refresh();
@@ -112,6 +112,7 @@ export async function begin(code: string | undefined) {
     reading = first.catch(ignored).finally(() => {
       reading = undefined;
     });
+    link.start(); // it needs nothing of the lists
     await first;
     known = true;
   } catch (e) {

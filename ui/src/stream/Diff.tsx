@@ -73,7 +73,7 @@ export const Diff = memo(function Diff({
 });
 
 /** What a tap on a line number does; without a mouse, nothing else shows it. */
-const CommentHint = () => (
+export const CommentHint = () => (
   <p className="comment-hint text-sm text-muted">Tap a line number to comment on the line.</p>
 );
 
