@@ -71,8 +71,8 @@ That was the earlier conversation. Continue from there:
 	}
 }
 
-// The title of a fork differs from the titles of its original and of other forks,
-// also after a restart and after the agent has reported a title.
+// The title distinguishes a fork from its original and from other forks, also
+// after a restart and after the agent has reported a title.
 func TestForksHaveTitlesOfTheirOwn(t *testing.T) {
 	d := newDisk(t)
 	open := func() *Gateway {
