@@ -1,5 +1,6 @@
 // Package changes reads and changes the state of a folder in git: what differs
 // from the last commit, what the next commit will contain, commits and reverts.
+// It also makes, merges and removes the worktrees of sessions.
 //
 // In an untrusted folder, git reads no configuration of the repository and runs
 // no program that the repository chooses; see [Git].
@@ -26,6 +27,7 @@ const (
 	readTime    = 10 * time.Second // of a command that only reads
 	writeTime   = 30 * time.Second // of a command that writes
 	hookTime    = 2 * time.Minute  // of a commit that runs hooks
+	checkTime   = 2 * time.Minute  // of a command that may write every file of a work tree
 	maxList     = 8 << 20          // bytes that git may print about the files of a folder
 	maxFiles    = 2000             // files in a status
 	maxDiff     = 2 << 20          // bytes of a diff
@@ -73,6 +75,7 @@ type Folder struct {
 	Dir     string // canonical path
 	Trusted bool   // the settings and hooks of the repository may run programs
 	Closed  bool   // git may not read other repositories, because somebody who may not see them can write here or reads the result
+	Other   string // canonical path of another folder that provides no programs either: the project of a worktree, or the worktree of a project. Default: none
 }
 
 // A State tells whether a folder can be examined.
@@ -199,14 +202,18 @@ func (g *Git) open(ctx context.Context, f Folder) (*repository, Status, error) {
 }
 
 // environ returns the environment of git in a folder. PATH lacks entries within
-// an untrusted folder.
+// an untrusted folder and f.Other.
 func (g *Git) environ(f Folder) []string {
 	extra := map[string]string{"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": ":", "GIT_PAGER": "cat"}
 	if f.Trusted {
 		return proc.Environ(g.env, inherited(), extra)
 	}
 	extra["GIT_ALLOW_PROTOCOL"], extra["GIT_NO_LAZY_FETCH"] = "none", "1" // a partial clone must not fetch
-	return proc.FilterPath(proc.Environ(g.env, inherited(), extra), proc.Outside([]string{f.Dir}))
+	dirs := []string{f.Dir}
+	if f.Other != "" {
+		dirs = append(dirs, f.Other)
+	}
+	return proc.FilterPath(proc.Environ(g.env, inherited(), extra), proc.Outside(dirs))
 }
 
 // inherited returns the names of the variables that git inherits. The last two

@@ -211,6 +211,11 @@ func (r *repository) checkBranch() error {
 	if !ok {
 		return failed("HEAD of the repository names no branch. Check out a branch in a terminal, then commit.")
 	}
+	return r.checkBranchFile(branch)
+}
+
+// checkBranchFile is the part of checkBranch that applies to any branch.
+func (r *repository) checkBranchFile(branch string) error {
 	path := filepath.Join(r.common, "refs", "heads")
 	for _, name := range strings.Split(branch, "/") {
 		path = filepath.Join(path, name)

@@ -89,12 +89,13 @@ type Committed struct {
 // staged by now. Hooks run in a trusted folder only.
 func (g *Git) Commit(ctx context.Context, f Folder, message, seen string) (Committed, error) {
 	message = strings.TrimSpace(message)
-	switch {
-	case message == "":
+	if message == "" {
 		return Committed{}, runnel.Fail(runnel.InvalidRequest, "message: is missing; say what the commit does")
-	case len(message) > maxMessage || strings.ContainsRune(message, 0):
-		return Committed{}, runnel.Fail(runnel.InvalidRequest, "message: may have at most 65536 bytes, and no NUL")
-	case seen == "":
+	}
+	if err := checkMessage(message); err != nil {
+		return Committed{}, err
+	}
+	if seen == "" {
 		return Committed{}, runnel.Fail(runnel.InvalidRequest, "seen: is missing; send the value from the status that you looked at")
 	}
 	g.change.Lock()
@@ -107,26 +108,39 @@ func (g *Git) Commit(ctx context.Context, f Folder, message, seen string) (Commi
 	if err != nil {
 		return Committed{}, err
 	}
+	return g.commit(ctx, r, list.branch, message)
+}
+
+// commit commits what is staged to the branch that is checked out.
+func (g *Git) commit(ctx context.Context, r *repository, branch, message string) (Committed, error) {
 	tree, err := g.line(ctx, r, "write-tree")
 	if err != nil {
 		return Committed{}, err
 	}
 	c := command{args: []string{"commit", "--quiet", "--cleanup=whitespace", "--file=-"}, stdin: []byte(message + "\n"), time: writeTime, most: maxList}
-	if f.Trusted {
+	if r.folder.Trusted {
 		c.hooks, c.time = true, hookTime
 	}
 	if _, err := g.within(ctx, r, c); err != nil {
 		return Committed{}, err
 	}
 	g.mu.Lock()
-	delete(g.checks, f.Dir)
+	delete(g.checks, r.folder.Dir)
 	g.mu.Unlock()
 	made, err := g.line(ctx, r, "rev-parse", "--verify", "HEAD")
 	if err != nil {
 		return Committed{}, err
 	}
 	has, err := g.line(ctx, r, "rev-parse", "--verify", made+"^{tree}")
-	return Committed{Commit: made, Branch: list.branch, Hooks: f.Trusted, Differs: has != tree}, err
+	return Committed{Commit: made, Branch: branch, Hooks: r.folder.Trusted, Differs: has != tree}, err
+}
+
+// checkMessage rejects a commit message that git does not take.
+func checkMessage(message string) error {
+	if len(message) > maxMessage || strings.ContainsRune(message, 0) {
+		return runnel.Fail(runnel.InvalidRequest, "message: may have at most 65536 bytes, and no NUL")
+	}
+	return nil
 }
 
 // committable returns the listing of a folder in which a commit is possible.
@@ -154,17 +168,23 @@ func (g *Git) committable(ctx context.Context, r *repository, seen string) (list
 	} else if n > 0 {
 		return list, failed("Files outside of the session's folder are staged, too. Commit in a terminal, or unstage them there.")
 	}
+	return list, g.mayCommit(ctx, r)
+}
+
+// mayCommit fails if the author of a commit is not known, or if git would write
+// the branch elsewhere.
+func (g *Git) mayCommit(ctx context.Context, r *repository) error {
 	author, err := g.author(ctx, r)
 	if err != nil {
-		return list, err
+		return err
 	}
 	if author == "" {
-		return list, failed("Git does not know your name and address. Run git config --global user.name \"Your Name\" and git config --global user.email you@example.com, then commit.")
+		return failed("Git does not know your name and address. Run git config --global user.name \"Your Name\" and git config --global user.email you@example.com, then commit.")
 	}
-	if !r.folder.Trusted {
-		err = r.checkBranch()
+	if r.folder.Trusted {
+		return nil
 	}
-	return list, err
+	return r.checkBranch()
 }
 
 // line runs a git command that prints one line, and returns the line.

@@ -1,0 +1,177 @@
+package changes
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// A Removed is a worktree that was removed.
+type Removed struct {
+	Root   string   `json:"root" doc:"Absolute path that the worktree had."`
+	Branch string   `json:"branch,omitempty" doc:"The branch that was made for the worktree, if it stays because another work tree has it checked out."`
+	Head   string   `json:"head,omitempty" doc:"Id of the last commit that the worktree had. git branch NAME ID restores its commits, until git removes unused objects after some weeks."`
+	Lost   []string `json:"lost,omitempty" doc:"What was discarded. Absent if nothing was lost."`
+}
+
+// RemoveWorktree removes a worktree and the branch that was made for it. Unless
+// discard is true, it fails if work would be lost: files that are not committed,
+// or commits that are on no other branch. Ignored files do not count.
+func (g *Git) RemoveWorktree(ctx context.Context, project Folder, w Worktree, discard bool) (Removed, error) {
+	g.change.Lock()
+	defer g.change.Unlock()
+	out := Removed{Root: w.Root}
+	project.Other = w.Root
+	r, _, err := g.home(ctx, project)
+	if err != nil {
+		return out, err
+	}
+	heads := []string{}
+	branchHead, err := g.branchHead(ctx, r, w.Branch)
+	if err != nil {
+		return out, err
+	}
+	if branchHead != "" {
+		heads, out.Head = append(heads, branchHead), branchHead
+	}
+	if !w.missing() {
+		head, lost, err := g.unsaved(ctx, r, w)
+		switch {
+		case err != nil && !discard:
+			return out, err
+		case err != nil && !isRefusal(err):
+			return out, err
+		case err != nil:
+			lost = []string{"everything in " + w.Root + ", which could not be examined"}
+		}
+		out.Lost = lost
+		if head != "" {
+			heads, out.Head = append(heads, head), head
+		}
+	}
+	n, err := g.unmerged(ctx, r, w, heads)
+	if err != nil {
+		return out, err
+	}
+	if n > 0 {
+		out.Lost = append(out.Lost, count(n, "commit")+" that no other branch has")
+	}
+	if len(out.Lost) > 0 && !discard {
+		return out, loses(out.Lost)
+	}
+	return g.remove(ctx, r, w, branchHead, out)
+}
+
+// remove removes the folder of a worktree, then its branch.
+func (g *Git) remove(ctx context.Context, r *repository, w Worktree, branchHead string, out Removed) (Removed, error) {
+	if err := g.dropFiles(r, w); err != nil {
+		return out, err
+	}
+	switch {
+	case branchHead == "":
+		return out, nil
+	case r.checkedOut(w.Branch):
+		out.Branch = w.Branch
+		return out, nil
+	}
+	if !r.folder.Trusted {
+		if err := r.checkBranchFile(w.Branch); err != nil {
+			return out, err
+		}
+	}
+	_, err := g.line(ctx, r, "update-ref", "-d", "refs/heads/"+w.Branch, branchHead)
+	return out, err
+}
+
+// branchHead returns the commit of a branch, or "" if there is no such branch.
+func (g *Git) branchHead(ctx context.Context, r *repository, branch string) (string, error) {
+	return g.line(ctx, r, "for-each-ref", "--format=%(objectname)", "refs/heads/"+branch)
+}
+
+// unsaved returns the last commit of a worktree, and what is in the worktree but
+// in no commit.
+func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree) (head string, lost []string, err error) {
+	wr, err := g.tree(ctx, r, w)
+	if err != nil {
+		return "", nil, err
+	}
+	if head, err = g.head(ctx, wr); err != nil {
+		return "", nil, err
+	}
+	if op := wr.operation(); op != "" {
+		lost = append(lost, "an unfinished "+op)
+	}
+	// Unlike Git.list, this also lists repositories within the worktree.
+	out, err := g.read(ctx, wr, maxList, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=dirty")
+	if err != nil && err != errCut { //nolint:errorlint // Git.read returns it unwrapped
+		return head, nil, err
+	}
+	var files []string
+	for record := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		if len(record) > 3 {
+			files = append(files, record[3:])
+		}
+	}
+	if len(files) > 0 {
+		lost = append(lost, "changes that are not committed in "+names(files, 0))
+	}
+	within, err := g.modules(ctx, wr)
+	if within {
+		lost = append(lost, "the submodules in it")
+	}
+	return head, lost, err
+}
+
+// unmerged returns the number of commits up to heads that only the branch of the
+// worktree has.
+func (g *Git) unmerged(ctx context.Context, r *repository, w Worktree, heads []string) (int, error) {
+	if len(heads) == 0 {
+		return 0, nil
+	}
+	args := append([]string{"rev-list", "--count"}, heads...)
+	args = append(args, "--not", "--exclude="+w.Branch, "--branches", "--tags", "--remotes")
+	if id, err := g.head(ctx, r); err != nil {
+		return 0, err
+	} else if id != "" {
+		args = append(args, id)
+	}
+	line, err := g.line(ctx, r, args...)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(line)
+}
+
+// checkedOut reports whether a work tree of the repository has the branch
+// checked out.
+func (r *repository) checkedOut(branch string) bool {
+	if branchIn(r.common) == branch {
+		return true
+	}
+	entries, err := os.ReadDir(filepath.Join(r.common, "worktrees"))
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		if branchIn(filepath.Join(r.common, "worktrees", e.Name())) == branch {
+			return true
+		}
+	}
+	return false
+}
+
+// isRefusal reports whether git or this package refused an operation, in
+// contrast to one that was interrupted.
+func isRefusal(err error) bool { return runnel.CodeOf(err) == runnel.GitFailed }
+
+// count returns a number with its noun.
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.Itoa(n) + " " + noun
+}
