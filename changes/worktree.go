@@ -238,7 +238,7 @@ func (r *repository) sparse(files map[string]string, settings []setting) error {
 // if the worktree belongs to another repository than r. The folder of the
 // result is the whole worktree.
 func (g *Git) tree(ctx context.Context, r *repository, w Worktree) (*repository, error) {
-	wr, err := g.writable(ctx, Folder{Dir: w.Root, Trusted: r.folder.Trusted, Other: r.folder.Dir})
+	wr, err := g.writable(ctx, Folder{Dir: w.Root, Trusted: r.folder.Trusted, Closed: r.folder.Closed, Other: r.folder.Dir})
 	if err != nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func TestWorktreeIsMadeMergedAndRemoved(t *testing.T) {
 		s.in().put("new.txt", "new\n")
 		s.in().run("rm", "--quiet", "sub/b.txt")
 		st := s.state()
-		equal(t, "state", st.State, StateReady)
+		equal(t, "state", st.State, WorktreeReady)
 		equal(t, "files", strings.Join(st.Files, " "), "a.txt sub/b.txt new.txt")
 		equal(t, "uncommitted", st.Uncommitted, 3)
 		equal(t, "ahead and behind", [2]int{st.Ahead, st.Behind}, [2]int{0, 0})
@@ -126,7 +126,7 @@ func TestWorktreeIsMadeMergedAndRemoved(t *testing.T) {
 		}
 		equal(t, "lost", len(out.Lost), 0)
 		s.gone()
-		equal(t, "state after the removal", s.state().State, StateMissing)
+		equal(t, "state after the removal", s.state().State, WorktreeMissing)
 	}
 }
 
@@ -301,7 +301,7 @@ func TestStateOfWorktreeThatWasRemovedByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := s.state()
-	equal(t, "state", st.State, StateMissing)
+	equal(t, "state", st.State, WorktreeMissing)
 	if !strings.Contains(st.Problem, "runnel/one") {
 		t.Errorf("problem %q", st.Problem)
 	}
@@ -481,7 +481,7 @@ func TestWorktreeRunsNoProgramOfTheRepository(t *testing.T) {
 	s.in().put("sub/b.txt", "changed\n")
 	tr.script(filepath.Join(s.w.Root, "tools", "git"), "git-in-the-worktree")
 	commitInProject(rg)
-	equal(t, "state", s.state().State, StateReady)
+	equal(t, "state", s.state().State, WorktreeReady)
 	m, err := s.merge("agent")
 	if err != nil {
 		t.Fatal(err)

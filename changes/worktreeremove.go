@@ -24,19 +24,43 @@ type Removed struct {
 func (g *Git) RemoveWorktree(ctx context.Context, project Folder, w Worktree, discard bool) (Removed, error) {
 	g.change.Lock()
 	defer g.change.Unlock()
-	out := Removed{Root: w.Root}
 	project.Other = w.Root
 	r, _, err := g.home(ctx, project)
 	if err != nil {
-		return out, err
+		return Removed{Root: w.Root}, err
 	}
-	heads := []string{}
 	branchHead, err := g.branchHead(ctx, r, w.Branch)
+	if err != nil {
+		return Removed{Root: w.Root}, err
+	}
+	out, err := g.loss(ctx, r, w, branchHead, discard)
 	if err != nil {
 		return out, err
 	}
+	return g.remove(ctx, r, w, branchHead, out)
+}
+
+// CheckLoss fails as [Git.RemoveWorktree] without discard would fail because
+// work would be lost. It changes nothing.
+func (g *Git) CheckLoss(ctx context.Context, project Folder, w Worktree) error {
+	project.Other = w.Root
+	r, _, err := g.home(ctx, project)
+	if err != nil {
+		return err
+	}
+	branchHead, err := g.branchHead(ctx, r, w.Branch)
+	if err == nil {
+		_, err = g.loss(ctx, r, w, branchHead, false)
+	}
+	return err
+}
+
+// loss returns what the removal of a worktree loses. If work is lost and discard
+// is false, it fails.
+func (g *Git) loss(ctx context.Context, r *repository, w Worktree, branchHead string, discard bool) (Removed, error) {
+	out, heads := Removed{Root: w.Root, Head: branchHead}, []string{}
 	if branchHead != "" {
-		heads, out.Head = append(heads, branchHead), branchHead
+		heads = append(heads, branchHead)
 	}
 	if !w.missing() {
 		head, lost, err := g.unsaved(ctx, r, w)
@@ -63,7 +87,7 @@ func (g *Git) RemoveWorktree(ctx context.Context, project Folder, w Worktree, di
 	if len(out.Lost) > 0 && !discard {
 		return out, loses(out.Lost)
 	}
-	return g.remove(ctx, r, w, branchHead, out)
+	return out, nil
 }
 
 // remove removes the folder of a worktree, then its branch.

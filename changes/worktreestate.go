@@ -9,8 +9,15 @@ import (
 	"strings"
 )
 
-// The states of a worktree, in addition to [StateReady] and [StateRefused].
-const StateMissing State = "missing" // its folder does not exist
+// A WorktreeState tells whether a worktree can be examined.
+type WorktreeState string
+
+// The states of a worktree.
+const (
+	WorktreeReady   WorktreeState = "ready"
+	WorktreeMissing WorktreeState = "missing" // its folder does not exist
+	WorktreeRefused WorktreeState = "refused" // git cannot be used in it or in the project
+)
 
 // maxWorktreeFiles bounds the files that the state of a worktree lists.
 const maxWorktreeFiles = 200
@@ -18,23 +25,23 @@ const maxWorktreeFiles = 200
 // A WorktreeStatus is the state of a worktree.
 type WorktreeStatus struct {
 	Worktree
-	State       State    `json:"state" enum:"ready,missing,refused" doc:"ready: the other fields are set. missing: somebody removed the folder of the worktree. refused: git cannot be used in the project or in the worktree."`
-	Problem     string   `json:"problem,omitempty" doc:"Why the worktree cannot be examined, and what to do."`
-	Current     string   `json:"current,omitempty" doc:"The branch that is checked out in the worktree; the agent may have changed it. Absent if none is."`
-	Head        string   `json:"head,omitempty" doc:"Id of the last commit in the worktree. A merge adds the commits up to this one."`
-	Target      string   `json:"target,omitempty" doc:"The project's branch, to which a merge adds the commits. Absent if no branch is checked out there; then nothing can be merged."`
-	Ahead       int      `json:"ahead" doc:"Number of commits that the project's branch lacks."`
-	Behind      int      `json:"behind" doc:"Number of commits of the project's branch that the worktree lacks. Not 0: the branch has moved, and a merge makes a merge commit."`
-	Uncommitted int      `json:"uncommitted" doc:"Number of files that differ from the last commit of the worktree, or are new."`
-	Files       []string `json:"files" doc:"The first 200 of these files, relative to the worktree, with slashes."`
-	More        bool     `json:"more,omitempty" doc:"Whether further files differ that are not counted."`
-	Operation   string   `json:"operation,omitempty" doc:"The unfinished operation in the worktree, such as merge or rebase. Until it is finished, the server merges nothing."`
+	State       WorktreeState `json:"state" enum:"ready,missing,refused" doc:"ready: the other fields are set. missing: somebody removed the folder of the worktree. refused: git cannot be used in the project or in the worktree."`
+	Problem     string        `json:"problem,omitempty" doc:"Why the worktree cannot be examined, and what to do."`
+	Current     string        `json:"current,omitempty" doc:"The branch that is checked out in the worktree; the agent may have changed it. Absent if none is."`
+	Head        string        `json:"head,omitempty" doc:"Id of the last commit in the worktree. A merge adds the commits up to this one."`
+	Target      string        `json:"target,omitempty" doc:"The project's branch, to which a merge adds the commits. Absent if no branch is checked out there; then nothing can be merged."`
+	Ahead       int           `json:"ahead" doc:"Number of commits that the project's branch lacks."`
+	Behind      int           `json:"behind" doc:"Number of commits of the project's branch that the worktree lacks. Not 0: the branch has moved, and a merge makes a merge commit."`
+	Uncommitted int           `json:"uncommitted" doc:"Number of files that differ from the last commit of the worktree, or are new."`
+	Files       []string      `json:"files" doc:"The first 200 of these files, relative to the worktree, with slashes."`
+	More        bool          `json:"more,omitempty" doc:"Whether further files differ that are not counted."`
+	Operation   string        `json:"operation,omitempty" doc:"The unfinished operation in the worktree, such as merge or rebase. Until it is finished, the server merges nothing."`
 }
 
 // WorktreeStatus returns the state of a worktree. It does not fail if git cannot
 // be used there; see [WorktreeStatus.State].
 func (g *Git) WorktreeStatus(ctx context.Context, project Folder, w Worktree) (WorktreeStatus, error) {
-	st := WorktreeStatus{Worktree: w, State: StateReady, Files: []string{}}
+	st := WorktreeStatus{Worktree: w, State: WorktreeReady, Files: []string{}}
 	r, wr, err := g.pair(ctx, project, w)
 	if err == nil {
 		err = g.examine(ctx, r, wr, &st)
@@ -45,9 +52,9 @@ func (g *Git) WorktreeStatus(ctx context.Context, project Folder, w Worktree) (W
 	case !refused:
 		return st, err
 	}
-	st = WorktreeStatus{Worktree: w, State: StateRefused, Problem: err.Error(), Files: []string{}}
+	st = WorktreeStatus{Worktree: w, State: WorktreeRefused, Problem: err.Error(), Files: []string{}}
 	if w.missing() {
-		st.State = StateMissing
+		st.State = WorktreeMissing
 	}
 	return st, nil
 }

@@ -214,7 +214,8 @@ func (as Approvals) asking(ctx context.Context, ref string) (*entry, error) {
 // call returns the call that approval a is about, in the form that policy
 // sources receive.
 func (e *entry) call(a event.Approval) policy.Call {
-	return policy.Call{Session: e.rec.ID, CLIType: e.rec.CLIType, Dir: e.rec.ProjectDir, Approval: a}
+	copied, original := counterpart(e.rec)
+	return policy.Call{Session: e.rec.ID, CLIType: e.rec.CLIType, Dir: workDir(e.rec), Project: e.rec.ProjectDir, Copy: copied, Original: original, Approval: a}
 }
 
 // checkEdited returns an error if a policy denies the changed arguments. A

@@ -49,7 +49,7 @@ func (g *Gateway) Boot(ctx context.Context, ref string, force bool) (Status, Boo
 	if err != nil || !boot.Started {
 		return e.status(), boot, err
 	}
-	if err := g.opener.projects.recheck(rec.ProjectDir); err != nil {
+	if err := g.opener.projects.recheckSession(rec); err != nil {
 		return Status{}, Boot{}, err
 	}
 	err = g.restart(ctx, e, boot.Resumed, "The agent was restarted, as requested.")

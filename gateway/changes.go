@@ -51,26 +51,24 @@ func (c Changes) Folder(ctx context.Context, ref string) (changes.Folder, error)
 	if err != nil {
 		return changes.Folder{}, err
 	}
-	if err := c.g.opener.projects.recheck(st.ProjectDir); err != nil {
+	if err := c.g.opener.projects.recheckStatus(st); err != nil {
 		return changes.Folder{}, err
 	}
-	enclosed := c.g.enclosed(ctx, st.SessionID, st.ProjectDir)
-	return changes.Folder{
-		Dir: st.ProjectDir, Trusted: c.g.opener.projects.trusts(st.ProjectDir) && !enclosed, Closed: enclosed || onlyProject(ctx) != "",
-	}, nil
+	f := changes.Folder{Dir: st.WorkDir()}
+	if st.Worktree != nil {
+		f.Other = st.ProjectDir
+	}
+	enclosed := c.g.enclosed(ctx, st.SessionID, f.Dir) || c.g.enclosedByOpen(st.ProjectDir)
+	f.Trusted, f.Closed = c.g.opener.projects.trusts(st.ProjectDir) && !enclosed, enclosed || onlyProject(ctx) != ""
+	return f, nil
 }
 
 // enclosed reports whether the agent of a session runs in a sandbox, or that of
 // another open session that can write in the folder dir. If it cannot find out,
 // it returns true.
 func (g *Gateway) enclosed(ctx context.Context, id, dir string) bool {
-	for _, e := range g.sessions.all() {
-		e.mu.Lock()
-		opt, folders := e.started, append([]string{e.rec.ProjectDir}, e.started.AddDirs...)
-		e.mu.Unlock()
-		if opt.Sandbox.IsOn() && slices.ContainsFunc(folders, func(f string) bool { return subpath.Within(f, dir) || subpath.Within(dir, f) }) {
-			return true
-		}
+	if g.enclosedByOpen(dir) {
+		return true
 	}
 	rec, err := g.opener.record(ctx, id)
 	if err != nil {
@@ -96,7 +94,7 @@ func (c Changes) Net(ctx context.Context, ref, turn string) (*filediff.Net, erro
 	}
 	within, cancel := context.WithTimeout(ctx, changesTime)
 	defer cancel()
-	net, known := filediff.NewNet(st.ProjectDir), turn == ""
+	net, known := filediff.NewNet(st.WorkDir()), turn == ""
 	for ev, err := range c.g.cfg.Log.Read(within, st.SessionID, 0) {
 		if err != nil && ctx.Err() == nil && within.Err() != nil {
 			return nil, runnel.Fail(runnel.Timeout, "the session is too long to read its changes in 10 seconds; ask for the changes of one turn", err)

@@ -46,11 +46,16 @@ func (g *Gateway) CreateWith(ctx context.Context, cliType, dir string, opt runne
 	if err != nil {
 		return Status{}, err
 	}
+	k, id, err := g.forNew(ctx, dir, opt, c, k)
+	if err != nil {
+		return Status{}, err
+	}
 	res, err := g.opener.resolve(p, dir, opt, k)
 	if err != nil {
 		return Status{}, err
 	}
 	rec, err := newRecord(g.cfg.Sealer, p, dir, opt, res)
+	rec.ID = id
 	if err == nil {
 		rec.Options, err = k.in(rec.Options)
 	}
@@ -61,6 +66,12 @@ func (g *Gateway) CreateWith(ctx context.Context, cliType, dir string, opt runne
 		return Status{}, err
 	}
 	n := newSession{provider: p, res: res, rec: rec}
+	if g.withWorktree(ctx, &n); c.Worktree { // no prewarmed agent can wait in its directory
+		if err := g.creator.create(ctx, n); err != nil {
+			return Status{}, err
+		}
+		return g.Status(ctx, id)
+	}
 	key := prewarm.Key{Provider: p, Options: res.Options}
 	if n.agent, n.settings = g.pool.Take(key); n.agent != nil {
 		n.rec.ID = n.agent.ID
@@ -86,7 +97,8 @@ type newSession struct {
 	provider runnel.Provider
 	res      resolution
 	rec      store.Session
-	fill     func(context.Context) error // fills its log before its agent starts. Default: the log is empty
+	fill     func(context.Context) error // fills its log or makes its worktree before its agent starts. Default: the log is empty
+	undo     func(context.Context)       // undoes fill if the agent does not start. Default: nothing is left of it
 	agent    *prewarm.Agent              // prewarmed agent to use; nil: start a new one
 	settings runnel.Settings             // settings to change in the prewarmed agent
 }
@@ -107,6 +119,9 @@ func (c *creator) create(ctx context.Context, n newSession) error {
 	t, err := c.sessions.create(ctx, n.rec.ID, func() (*entry, error) {
 		e, err := c.start(WithCredential(c.opener.ctx, credentialOf(ctx)), n)
 		if err != nil {
+			if n.undo != nil {
+				n.undo(c.opener.ctx)
+			}
 			c.opener.erase(n.rec.ID)
 			return nil, err
 		}

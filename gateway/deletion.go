@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/changes"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -21,6 +22,8 @@ type Deletion struct {
 	Pictures   int    `json:"pictures,omitempty" doc:"Number of images of prompts that are deleted, because only this session has used them."`
 	Queued     int    `json:"queued,omitempty" doc:"Number of queued prompts that are deleted."`
 	TurnID     string `json:"turnId,omitempty" doc:"Id of the running turn, which the deletion ends. Absent if no turn runs."`
+
+	Worktree *DeletedWorktree `json:"worktree,omitempty" doc:"What becomes of the session's worktree. It is removed only if that loses no work. Absent if the session has none."`
 
 	Transcript *Transcript `json:"transcript,omitempty" doc:"The agent's own copy of the conversation, which is not deleted, but hidden from the list of conversations and from the search. Absent if the agent has not named one."`
 
@@ -41,9 +44,15 @@ func (h Housekeeping) Deletion(ctx context.Context, ref string) (Deletion, error
 		return Deletion{}, err
 	}
 	d, err := h.freed(ctx, id)
-	if err == nil {
-		d.Transcript, err = h.transcript(ctx, id)
+	if err != nil {
+		return d, err
 	}
+	rec, project, err := h.worktreeOf(ctx, id)
+	if err != nil {
+		return d, err
+	}
+	d.Worktree = WorktreesOf(h.g).ofDeleted(ctx, rec, project, false)
+	d.Transcript, err = h.transcript(ctx, id)
 	return d, err
 }
 
@@ -79,6 +88,10 @@ func (h Housekeeping) delete(ctx context.Context, ref string, end bool, check fu
 	if err != nil {
 		return d, err
 	}
+	rec, project, err := h.worktreeOf(ctx, id)
+	if err != nil {
+		return d, err
+	}
 	for deleted := false; !deleted; {
 		if d, err = h.freed(ctx, id); err != nil {
 			return d, err
@@ -88,6 +101,7 @@ func (h Housekeeping) delete(ctx context.Context, ref string, end bool, check fu
 		}
 	}
 	h.g.feed.touch(id)
+	d.Worktree = WorktreesOf(h.g).ofDeleted(context.WithoutCancel(ctx), rec, project, true)
 	h.g.pictures.remove(id)
 	if err := h.g.uploads.remove(d.uploads); err != nil { // they are removed after a day
 		h.g.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "uploads of a deleted session not removed", slog.String("session", id), slog.String("error", err.Error()))
@@ -96,6 +110,26 @@ func (h Housekeeping) delete(ctx context.Context, ref string, end bool, check fu
 		return d, err
 	}
 	return d, h.g.opener.egress.remove(id)
+}
+
+// worktreeOf returns the record of a session, and its project if the session has
+// a worktree.
+func (h Housekeeping) worktreeOf(ctx context.Context, id string) (rec store.Session, project changes.Folder, err error) {
+	if rec, err = h.g.opener.record(ctx, id); err != nil {
+		return rec, project, err
+	}
+	if e := h.g.sessions.peek(id); e != nil {
+		rec, _ = e.snapshot()
+	}
+	w := keptOf(rec.Options).shownWorktree()
+	if w == nil {
+		return rec, project, nil
+	}
+	project, _, err = WorktreesOf(h.g).of(ctx, id, rec.ProjectDir, w)
+	if runnel.CodeOf(err) == runnel.WorkingRootInaccessible { // the project was removed; the worktree stays
+		err = nil
+	}
+	return rec, project, err
 }
 
 // deleteOnce deletes a session. It returns false if the session was opened

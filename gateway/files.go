@@ -23,10 +23,10 @@ func (f Files) OfSession(ctx context.Context, ref string) (files.Project, error)
 	if err != nil {
 		return files.Project{}, err
 	}
-	if err := f.g.opener.projects.recheck(st.ProjectDir); err != nil {
+	if err := f.g.opener.projects.recheckStatus(st); err != nil {
 		return files.Project{}, err
 	}
-	return f.g.files.Project(st.ProjectDir), nil
+	return f.g.files.Project(st.WorkDir()), nil
 }
 
 // OfFolder returns the project in a directory in which a session could start.

@@ -129,7 +129,7 @@ func (fs *follows) catchUp(ctx context.Context, f *follow, p runnel.Follower) er
 	reading, stop := context.WithTimeout(ctx, refreshTime)
 	defer stop()
 	reader, err := p.Follow(reading, runnel.Conversation{
-		AgentSessionID: rec.AgentSessionID, Dir: rec.ProjectDir,
+		AgentSessionID: rec.AgentSessionID, Dir: workDir(rec),
 		Trusted: fs.opener.projects.trusts(rec.ProjectDir), Pictures: f.images.keep,
 	})
 	if err != nil {
@@ -162,7 +162,7 @@ func (f *follow) filtered(evs []event.Event) []event.Event {
 		return evs
 	}
 	rec, _ := f.e.snapshot()
-	filter := f.filter(runnel.Options{Dir: rec.ProjectDir})
+	filter := f.filter(runnel.Options{Dir: workDir(rec)})
 	var out []event.Event
 	for _, ev := range evs {
 		out = append(out, filter.Event(ev)...)

@@ -137,6 +137,9 @@ func (f Forks) title(ctx context.Context, from store.Session) (string, error) {
 // the events of from, and its agent continues from a copy of its conversation.
 func (f Forks) create(ctx context.Context, from store.Session, p runnel.Provider, whole bool) (Status, error) {
 	g := f.g
+	if keptOf(from.Options).Worktree != nil {
+		return Status{}, runnel.Fail(runnel.UnsupportedCapability, "fork: this session has a worktree of its own, in which only one agent can work; create a new session instead")
+	}
 	if err := g.opener.projects.recheck(from.ProjectDir); err != nil { // the agent of the copy starts there
 		return Status{}, err
 	}

@@ -235,7 +235,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.stored, g.files = openConversations(cfg), newFiles(cfg, projects)
 	g.work.Go(func() { g.records.run(g.ctx) })
 	g.work.Go(g.checkpoints.run)
-	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg, g.follows}).run(ctx); err != nil {
+	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg, g.follows, g.dropUnfinished}).run(ctx); err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
 	g.pictures.sweep(ctx, cfg.Catalogue)

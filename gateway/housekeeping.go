@@ -34,12 +34,14 @@ type keptCare struct {
 	Following   bool   `json:"following,omitzero"` // the turns that the log left open belong to a process outside of Runnel
 	Copied      bool   `json:"copied,omitzero"`    // the session was copied from a conversation by the provider of the agent that stores it, not by its own
 
+	WorktreeRemoved bool `json:"worktreeRemoved,omitzero"`
+
 	Uploads []string `json:"uploads,omitzero"` // ids of the uploads that its prompts have attached and that may still exist, newest last
 }
 
 // in returns the stored options with k in the place of what they have.
 func (k keptCare) in(options json.RawMessage) json.RawMessage {
-	changes, err := json.Marshal(map[string]any{"chosenTitle": k.ChosenTitle, "archived": k.Archived, "uploads": k.Uploads, "following": k.Following, "copied": k.Copied}) // withOptions keeps absent members
+	changes, err := json.Marshal(map[string]any{"chosenTitle": k.ChosenTitle, "archived": k.Archived, "uploads": k.Uploads, "following": k.Following, "copied": k.Copied, "worktreeRemoved": k.WorktreeRemoved}) // withOptions keeps absent members
 	if err != nil {
 		return options // unreachable: all values marshal
 	}

@@ -37,7 +37,7 @@ func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
 		return Status{}, err
 	}
 	if rec.State == event.StateDead {
-		if err := g.opener.projects.recheck(rec.ProjectDir); err != nil { // no agent could start there
+		if err := g.opener.projects.recheckSession(rec); err != nil { // no agent could start there
 			return Status{}, err
 		}
 		if err := g.importer.reopen(ctx, id); err != nil {

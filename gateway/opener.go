@@ -194,6 +194,7 @@ func (o *opener) ownOptions(ctx context.Context, rec store.Session) (resolution,
 	}
 	opt.Resume, err = o.conversation(ctx, rec)
 	k := keptOf(rec.Options)
+	opt = k.inWorktree(opt)
 	return resolution{Options: opt, rules: constraints{lost: k.Persona != "", governed: k.Delegation == Governed}}, err
 }
 

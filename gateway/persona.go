@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/changes"
 	"github.com/runnel-dev/runnel/profile"
 	"github.com/runnel-dev/runnel/store"
 )
@@ -24,6 +25,7 @@ type Choice struct {
 	Persona    string              // name of a profile. Default: Config.Profile
 	Delegation string              // Governed or ByAgent. Default: ByAgent
 	Governance *profile.Governance // limits of governed delegation. Default: none, and the session may not delegate
+	Worktree   bool                // the session gets a git worktree of its own
 
 	// Unattended means that the client has no permission to answer approvals.
 	// It then cannot choose a profile that approves tools in advance.
@@ -38,6 +40,7 @@ type kept struct {
 	Turn       *turnRules          `json:"turnRules,omitzero"` // rules of the last turn that had its own
 	Unattended bool                `json:"unattended,omitzero"`
 	Brokered   string              `json:"brokered,omitzero"` // what the audit log has about the broker of its API key
+	Worktree   *changes.Worktree   `json:"worktree,omitzero"`
 	keptCapture
 	keptCare
 }

@@ -191,7 +191,7 @@ func (q *promptQueue) send(ctx context.Context, e *entry, p queuedPrompt) error 
 	}
 	if !e.session.Status().AgentAlive {
 		rec, _ := e.snapshot()
-		if err := q.projects.recheck(rec.ProjectDir); err != nil {
+		if err := q.projects.recheckSession(rec); err != nil {
 			return err
 		}
 		if err := q.renew(ctx, e); err != nil {

@@ -26,6 +26,7 @@ type recovery struct {
 	queue    *promptQueue
 	cfg      *Config
 	follows  *follows
+	drop     func(context.Context, store.Session) // removes what an unfinished session left
 }
 
 func (r *recovery) run(ctx context.Context) error {
@@ -37,6 +38,7 @@ func (r *recovery) run(ctx context.Context) error {
 		if err := r.cfg.Catalogue.DeleteSession(ctx, rec.ID); err != nil {
 			return storeError(err)
 		}
+		r.drop(ctx, rec)
 	}
 	r.opener.captures.prune(ctx, r.cfg.Catalogue)
 	r.opener.unknowns.prune(ctx, r.cfg.Catalogue)
@@ -180,7 +182,7 @@ func (r *recovery) finish(ctx context.Context, id string) {
 		if len(st.Open) > 0 && r.follows.isFollowed(rec) {
 			return r.follows.resume(ctx, id)
 		}
-		res, cfg := resolution{Options: runnel.Options{Dir: rec.ProjectDir}}, runnel.Config{Dormant: true, Changed: func(runnel.Settings) {}}
+		res, cfg := resolution{Options: runnel.Options{Dir: workDir(rec)}}, runnel.Config{Dormant: true, Changed: func(runnel.Settings) {}}
 		if own, err := r.opener.ownOptions(ctx, rec); err == nil && (own.AllowBypass || own.PermissionMode != runnel.ModeBypass) {
 			res, cfg.Changed = own, nil // other options cannot be used; the turn is closed without them
 		}

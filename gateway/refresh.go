@@ -32,7 +32,7 @@ func (m *importer) refresh(ctx context.Context, e *entry, file string) error {
 	if m.isForeign(ctx, rec) {
 		return ctx.Err()
 	}
-	c := runnel.Conversation{AgentSessionID: rec.AgentSessionID, Dir: rec.ProjectDir}
+	c := runnel.Conversation{AgentSessionID: rec.AgentSessionID, Dir: workDir(rec)}
 	if file != "" {
 		if c, err = discover(ctx, from, rec.AgentSessionID, file); err != nil {
 			return err

@@ -41,6 +41,7 @@ func (o *opener) resolve(p runnel.Provider, dir string, given runnel.Options, k 
 	if opt, err = o.complete(opt, dir); err != nil {
 		return resolution{}, err
 	}
+	opt = k.inWorktree(opt)
 	opt, r := o.govern(p, dir, k, prof, opt)
 	return resolution{opt, by, sources, r}, nil
 }

@@ -128,7 +128,7 @@ func (b *rulebook) used(id int64, at time.Time) {
 }
 
 func ruleCall(c policy.Call) rules.Call {
-	return rules.Call{CLIType: c.CLIType, Dir: c.Dir, Approval: c.Approval}
+	return rules.Call{CLIType: c.CLIType, Dir: c.Dir, Project: c.Project, Copy: c.Copy, Original: c.Original, Approval: c.Approval}
 }
 
 // denies is the policy source for deny rules.

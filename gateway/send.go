@@ -150,10 +150,10 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	if err := e.session.CheckSettings(ctx, set); err != nil {
 		return Sent{}, err
 	}
-	if len(p.Attachments) > 0 && !InPlace(rec.ProjectDir) { // attachments are read from that directory
+	if len(p.Attachments) > 0 && !InPlace(workDir(rec)) { // attachments are read from that directory
 		return Sent{}, errMoved
 	}
-	in, err := g.uploads.check(ctx, p, e.session, rec.ProjectDir)
+	in, err := g.uploads.check(ctx, p, e.session, workDir(rec))
 	if err != nil {
 		return Sent{}, err
 	}
@@ -176,7 +176,7 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 		if err := g.opener.limits.mayStart(e.credential); err != nil {
 			return Sent{}, err
 		}
-		if err := g.opener.projects.recheck(rec.ProjectDir); err != nil {
+		if err := g.opener.projects.recheckSession(rec); err != nil {
 			return Sent{}, err
 		}
 		if p.AwaitLogin && !busy && e.session.ChecksLogin() {

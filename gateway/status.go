@@ -18,7 +18,7 @@ type Status struct {
 	SessionID      string             `json:"sessionId"`
 	CLIType        string             `json:"cliType"`
 	ProjectID      string             `json:"projectId"`
-	ProjectDir     string             `json:"projectDir" doc:"Absolute path of the directory that the agent works in."`
+	ProjectDir     string             `json:"projectDir" doc:"Absolute path of the session's project. The agent works in this directory, unless the session has a worktree."`
 	Title          string             `json:"title" doc:"The title that a client chose, else the one that the agent reported, else the beginning of the first prompt."`
 	Deleted        bool               `json:"deleted,omitempty" doc:"The session was deleted; nothing else about it is known. Only in a last session:status of the WebSocket."`
 	Archived       bool               `json:"archived,omitempty" doc:"Whether the session is archived. Lists leave it out unless they are asked for archived sessions."`
@@ -45,6 +45,8 @@ type Status struct {
 	Files []event.AgentFile `json:"files,omitempty" doc:"Files that the agent reported, such as its plan. Absent in lists."`
 
 	Capture *Capture `json:"capture,omitempty" doc:"The session's debug capture. Absent in lists, and if the session never had one."`
+
+	Worktree *SessionWorktree `json:"worktree,omitempty" doc:"The git worktree in which the agent works. Absent if the agent works in the project itself."`
 
 	Writer *runnel.Writer `json:"writer,omitempty" doc:"A process outside of Runnel that has the conversation open, such as the agent in a terminal. What it adds appears in the session. Prompts fail with CONVERSATION_IN_USE meanwhile."`
 
@@ -226,6 +228,7 @@ func Described(options json.RawMessage) json.RawMessage {
 		Persona    json.RawMessage `json:"persona,omitempty"`
 		Delegation json.RawMessage `json:"delegation,omitempty"`
 		Config     json.RawMessage `json:"config,omitempty"`
+		Worktree   json.RawMessage `json:"worktree,omitempty"`
 		keptCare
 	}
 	if json.Unmarshal(options, &shown) != nil {
@@ -242,7 +245,7 @@ func Describe(rec store.Session) Status {
 	_ = json.Unmarshal(rec.Options, &opt) // we wrote the JSON; Given stays empty if it cannot be read
 	k := keptOf(rec.Options)
 	return Status{
-		Persona: k.Persona, Delegation: cmp.Or(k.Delegation, ByAgent),
+		Persona: k.Persona, Delegation: cmp.Or(k.Delegation, ByAgent), Worktree: k.shownWorktree(),
 		Given: opt.Config, SessionID: rec.ID, CLIType: rec.CLIType, ProjectID: rec.ProjectID, ProjectDir: rec.ProjectDir, Title: titleOf(rec, k.keptCare), Archived: k.Archived,
 		State: rec.State, Status: rec.State, Activity: event.ActivityIdle, ModelID: rec.ModelID, PermissionMode: rec.PermissionMode,
 		AgentSessionID: rec.AgentSessionID, LastTurn: rec.LastTurn, LastLine: rec.LastLine, PendingApprovals: []event.Approval{},

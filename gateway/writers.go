@@ -90,7 +90,7 @@ func (w *writers) now(ctx context.Context, e *entry) []runnel.Writer {
 		return o.AgentSessionID != rec.AgentSessionID || o.Own || o.Session == rec.ID || alive && o.Start == "" // without a start time, it may be the session's own agent
 	})
 	if !known && !alive {
-		at := f.Written(ctx, runnel.Conversation{AgentSessionID: rec.AgentSessionID, Dir: rec.ProjectDir})
+		at := f.Written(ctx, runnel.Conversation{AgentSessionID: rec.AgentSessionID, Dir: workDir(rec)})
 		if isRecent(at) && (rec.BootedAt.IsZero() || e.followed() || at.After(rec.LastActiveAt.Add(ownWrites)) && at.After(w.started)) {
 			list = append(list, runnel.Writer{AgentSessionID: rec.AgentSessionID, Source: runnel.WriterRecent})
 		}

@@ -57,6 +57,7 @@ func enums() map[reflect.Type][]any {
 	enum(out, rules.MatchYes, rules.MatchNo, rules.MatchUnclear)
 	enum(out, rules.GateForbidden, rules.GateDelegation, rules.GateDenyRules, rules.GateAutoApprove, rules.GateAllowRules, rules.GatePerson)
 	enum(out, changes.StateReady, changes.StateNone, changes.StateRefused, changes.StateNoGit, changes.StateTooLarge)
+	enum(out, changes.WorktreeReady, changes.WorktreeMissing, changes.WorktreeRefused)
 	enum(out, filediff.NewlineAdded, filediff.NewlineRemoved)
 	enum(out, filediff.PlaceAgent, filediff.PlaceFound, filediff.PlaceWhole, filediff.PlaceSeveral, filediff.PlaceMissing, filediff.PlaceUnknown)
 	enum(out, gateway.CaptureSize, gateway.CaptureDisk, gateway.CaptureFailed)

@@ -70,4 +70,7 @@ func describeChoices(session, turn, governance *huma.Schema) {
 		Type: huma.TypeString, Enum: []any{gateway.Governed, gateway.ByAgent},
 		Description: "Who decides whether the agent may start subagents: the gates, or the agent. Default: governed on the harness routes, agent elsewhere.",
 	}
+	session.Properties["worktree"] = &huma.Schema{
+		Type: huma.TypeBoolean, Description: "Whether the session gets a git worktree of its own, in which its agent works. Default: false, and the agent works in projectDir.",
+	}
 }

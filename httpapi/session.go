@@ -33,7 +33,8 @@ type (
 		CLIType   string   `json:"cliType"`
 		Warnings  []string `json:"warnings,omitempty"`
 
-		Resolved profile.Resolved `json:"resolved,omitempty" doc:"The session's resolved options by name, each with its source."`
+		Resolved profile.Resolved         `json:"resolved,omitempty" doc:"The session's resolved options by name, each with its source."`
+		Worktree *gateway.SessionWorktree `json:"worktree,omitempty" doc:"The git worktree in which the agent works. Absent if the agent works in projectDir."`
 	}
 	loadRequest struct {
 		ViewFilePath string `json:"viewFilePath,omitempty" doc:"Path of the agent's own transcript file to import. Default: the server searches for the file."`
@@ -87,7 +88,7 @@ type sessions struct {
 func (s *sessions) routes() []route {
 	return []route{
 		repeatable(s.commands, route{path: "/api/session/create", scope: auth.Send, bound: true, name: "createSession", status: http.StatusCreated,
-			summary: "Create a session", about: "Starts an agent in a directory.", fails: agentFails(runnel.UnsupportedCLIType)}, s.create),
+			summary: "Create a session", about: "Starts an agent in a directory, or in a new git worktree of it.", fails: agentFails(runnel.UnsupportedCLIType, runnel.GitFailed)}, s.create),
 		handleJSON(route{path: "/api/session/{id}/load", scope: auth.Send, name: "loadSession",
 			summary: "Open a session", about: "Reopens an ended session, and imports the turns that were added to the agent's conversation outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.",
 			fails: agentFails(runnel.TurnInProgress, runnel.ConversationInUse)}, s.load),
@@ -155,7 +156,7 @@ func (s *sessions) create(r *http.Request, in createRequest) (createAnswer, erro
 		return createAnswer{}, err
 	}
 	st, err := s.gw.CreateWith(r.Context(), in.CLIType, dir, opt.Options, opt.Choice)
-	return createAnswer{st.SessionID, st.CLIType, opt.Warnings, st.Resolved}, err
+	return createAnswer{st.SessionID, st.CLIType, opt.Warnings, st.Resolved, st.Worktree}, err
 }
 
 func (s *sessions) load(r *http.Request, in loadRequest) (createAnswer, error) {
@@ -164,7 +165,7 @@ func (s *sessions) load(r *http.Request, in loadRequest) (createAnswer, error) {
 		load = gateway.TakeoversOf(s.gw).Take
 	}
 	st, err := load(r.Context(), r.PathValue("id"), in.ViewFilePath)
-	return createAnswer{SessionID: st.SessionID, CLIType: st.CLIType, Resolved: st.Resolved}, err
+	return createAnswer{SessionID: st.SessionID, CLIType: st.CLIType, Resolved: st.Resolved, Worktree: st.Worktree}, err
 }
 
 func (s *sessions) listSessions(w http.ResponseWriter, r *http.Request) error {

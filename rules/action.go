@@ -32,6 +32,8 @@ type action struct {
 	wordsErr error
 	isSplit  bool // words and wordsErr are set
 
+	copied, original string // see Call.Copy
+
 	located map[string]location  // of paths and dir, as far as a rule needed them; see locate
 	files   map[string]*diskFile // see existing
 
@@ -117,7 +119,7 @@ func whyUnstorable(tool string) string {
 
 // actionOf returns what a call would do.
 func actionOf(c Call) *action {
-	a := &action{kind: store.RuleTool, tool: c.Approval.ToolName, dir: c.Dir, located: make(map[string]location), files: make(map[string]*diskFile)}
+	a := &action{kind: store.RuleTool, tool: c.Approval.ToolName, dir: c.Dir, copied: c.Copy, original: c.Original, located: make(map[string]location), files: make(map[string]*diskFile)}
 	var args map[string]json.RawMessage
 	if raw := c.Approval.Arguments; len(raw) > 0 && (strictjson.Check(raw) != nil || json.Unmarshal(raw, &args) != nil) {
 		a.need(false, unclearJSON)

@@ -173,7 +173,7 @@ func (s *Set) Explain(c Call) Explanation {
 // sessions in this folder.
 func (r compiled) isAbout(a *action, c Call) bool {
 	return r.Kind == a.kind && (r.Kind != store.RuleTool || r.Tool == a.tool) || r.Tool == a.tool && r.Tool != "" ||
-		r.ProjectDir != "" && subpath.Within(c.Dir, r.ProjectDir)
+		r.ProjectDir != "" && subpath.Within(c.project(), r.ProjectDir)
 }
 
 // explained returns the explanation of a call from the matches of deny and

@@ -15,8 +15,9 @@ import (
 
 // A location is where a path of a call leads.
 type location struct {
-	real string // the path with its links resolved
-	err  error  // why the path cannot be resolved
+	real     string // the path with its links resolved
+	original string // the same path in the folder of which the session works in a copy; "" if the path is not in the copy
+	err      error  // why the path cannot be resolved
 }
 
 // locate returns the location of a path of the call. It resolves each path
@@ -28,6 +29,9 @@ func (a *action) locate(path string) location {
 		l.real, l.err = resolve(a.dir, path)
 		if file, err := os.Stat(l.real); l.err == nil && err == nil && hasSeveralNames(file) {
 			l.err = errUnclear
+		}
+		if l.err == nil && a.copied != "" && subpath.Within(l.real, a.copied) {
+			l.original = filepath.Join(a.original, strings.TrimPrefix(l.real, a.copied))
 		}
 		a.located[path] = l
 	}
@@ -58,15 +62,20 @@ func (a *action) existing(path string) *diskFile {
 }
 
 // within reports whether all paths, with their links resolved, are folder or
-// lie in it. The path of the folder was resolved when the rule was made: if a
+// lie in it, or are copies of such paths. The path of the folder was resolved when the rule was made: if a
 // link replaces the folder later, paths through the link do not match.
 func (a *action) within(paths []string, folder string) bool {
 	for _, path := range paths {
-		if l := a.locate(path); l.err != nil || !subpath.Within(l.real, folder) {
+		if l := a.locate(path); l.err != nil || !subpath.Within(l.real, folder) && !l.copies(folder) {
 			return false
 		}
 	}
 	return len(paths) > 0
+}
+
+// copies reports whether the path is a copy of folder, or of a path in it.
+func (l location) copies(folder string) bool {
+	return l.original != "" && subpath.Within(l.original, folder)
 }
 
 // touches reports whether a path of a call is the folder of a deny rule or lies
@@ -86,7 +95,7 @@ func (a *action) touches(folder string) tri {
 			found = unknown
 			continue
 		}
-		if subpath.Within(l.real, folder) || a.existing(l.real).below(folder) {
+		if subpath.Within(l.real, folder) || a.existing(l.real).below(folder) || l.copies(folder) || l.original != "" && a.existing(l.original).below(folder) {
 			return yes
 		}
 	}

@@ -23,9 +23,15 @@ import (
 // A Call is a tool call that needs an approval.
 type Call struct {
 	CLIType  string
-	Dir      string // the session's project directory, canonical
+	Dir      string // the directory that the agent works in, canonical
+	Project  string // the session's project directory, canonical, if it is not Dir
+	Copy     string // a folder that is a copy of Original, such as a git worktree; canonical. Default: none
+	Original string // rules for paths in Original also apply to the same paths in Copy
 	Approval event.Approval
 }
+
+// project returns the project directory of the call's session.
+func (c Call) project() string { return cmp.Or(c.Project, c.Dir) }
 
 // A Set is an immutable list of parsed rules. Its methods are safe for
 // concurrent use.
@@ -127,7 +133,7 @@ func (r compiled) elsewhere(c Call) string {
 	switch {
 	case r.CLIType != "" && r.CLIType != c.CLIType:
 		return "is for another agent"
-	case r.ProjectDir != "" && !subpath.Within(c.Dir, r.ProjectDir):
+	case r.ProjectDir != "" && !subpath.Within(c.project(), r.ProjectDir):
 		return "is for another folder"
 	}
 	return ""

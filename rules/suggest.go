@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"net"
 	"slices"
 	"strconv"
@@ -17,7 +18,7 @@ func Suggest(c Call) []store.Rule {
 		return nil
 	}
 	a := actionOf(c)
-	r := store.Rule{Effect: store.EffectAllow, Kind: a.kind, CLIType: c.CLIType, ProjectDir: c.Dir}
+	r := store.Rule{Effect: store.EffectAllow, Kind: a.kind, CLIType: c.CLIType, ProjectDir: c.project()}
 	var list []store.Rule
 	add := func(pattern string) {
 		r.Pattern = pattern
@@ -37,11 +38,11 @@ func Suggest(c Call) []store.Rule {
 		}
 	case store.RuleEdit, store.RuleRead:
 		if len(a.paths) == 1 {
-			if real, err := resolve(a.dir, a.paths[0]); err == nil {
-				add(real)
+			if l := a.locate(a.paths[0]); l.err == nil {
+				add(cmp.Or(l.original, l.real))
 			}
 		}
-		add(c.Dir)
+		add(c.project())
 	case store.RuleFetch:
 		host, err := hostOf(a.url)
 		if err != nil {

@@ -16,7 +16,10 @@ import (
 type Call struct {
 	Session  string // our id
 	CLIType  string // the provider's name
-	Dir      string // the session's project directory, canonical
+	Dir      string // the directory that the agent works in, canonical
+	Project  string // the session's project directory, canonical, if it is not Dir
+	Copy     string // a folder that is a copy of Original, such as a git worktree; canonical. Default: none
+	Original string // rules for paths in Original also apply to the same paths in Copy
 	Approval event.Approval
 }
 

@@ -143,6 +143,9 @@ func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, op
 	if opt.Choice.Delegation != "" {
 		return p, opt, runnel.Fail(runnel.UnsupportedCapability, "opts.delegation: can be chosen with a new session only")
 	}
+	if opt.Choice.Worktree {
+		return p, opt, runnel.Fail(runnel.UnsupportedCapability, "opts.worktree: can be chosen with a new session only")
+	}
 	return gateway.Prompt{
 		TurnID: in.TurnID, Text: in.Content, Attachments: refs, Options: opt.Options, Queue: in.Queue,
 		Persona: opt.Choice.Persona, Governance: opt.Choice.Governance, Unattended: opt.Choice.Unattended,
@@ -263,6 +266,8 @@ func (c Commands) SetOptions(r *http.Request, id string, in json.RawMessage) (Op
 		return OptionsAnswer{}, runnel.Fail(runnel.UnsupportedCapability, "delegation: can be chosen with a new session only")
 	case opt.Choice.Governance != nil:
 		return OptionsAnswer{}, runnel.Fail(runnel.UnsupportedCapability, "subagentGovernance: can be given with a prompt or a new session only")
+	case opt.Choice.Worktree:
+		return OptionsAnswer{}, runnel.Fail(runnel.UnsupportedCapability, "worktree: can be chosen with a new session only")
 	}
 	if set, others := opt.Options.Settings(); set.IsZero() && len(others) == 0 {
 		return OptionsAnswer{}, reply.Invalid("nothing to change; give model, permissionMode, reasoningEffort, config or another option")

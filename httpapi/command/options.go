@@ -51,6 +51,7 @@ type profileOptions struct {
 	Mode               string          `json:"mode,omitempty"`
 	Delegation         string          `json:"delegation,omitempty"`
 	SubagentGovernance json.RawMessage `json:"subagentGovernance,omitempty"`
+	Worktree           bool            `json:"worktree,omitempty"`
 }
 
 // CallersOptions decodes the options in r. Errors and warnings name them as
@@ -151,7 +152,7 @@ func decodeOptions(field string, data json.RawMessage) (Options, error) {
 	if err := reply.Fit(field, profiled, &p); err != nil {
 		return out, err
 	}
-	out.Choice.Persona, out.Choice.Delegation = p.Persona, p.Delegation
+	out.Choice.Persona, out.Choice.Delegation, out.Choice.Worktree = p.Persona, p.Delegation, p.Worktree
 	if len(p.SubagentGovernance) > 0 && string(p.SubagentGovernance) != "null" {
 		if out.Choice.Governance = profile.ParseGovernance(p.SubagentGovernance); out.Choice.Governance == nil {
 			return out, reply.Invalid(prefix + "subagentGovernance: must be an object with contextSealed, pipelineRunApproved and approvalRef")

@@ -304,6 +304,7 @@ func typeMeanings() map[string]string {
 		"ToolKind":        "Kind of work that a tool does. delegate: starts a subagent.",
 		"TitleBy":         "Whose title a session shows.",
 		"TurnStatus":      "Outcome of a turn.",
+		"WorktreeState":   "Whether a session's worktree exists and can be examined with git.",
 		"UpsertStatus":    "Progress of an item. After create and update, further states may follow; complete and error are final.",
 	}
 }

@@ -162,6 +162,17 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 		diff := r.get(t, path+"/diff?path=a.txt&side=unstaged").ok(t, http.StatusOK)
 		return r.post(t, path+"/revert", object{"path": "a.txt", "seen": diff["seen"], "losesUnstaged": true})
 	},
+	"worktreeStatus": func(t *testing.T, r *routes) answer { path, _ := r.inWorktree(t); return r.get(t, path) },
+	"worktreeMerge": func(t *testing.T, r *routes) answer {
+		path, dir := r.inWorktree(t)
+		write(t, dir, "b.txt", "new\n")
+		return r.post(t, path+"/merge", object{"message": "Add b.txt"})
+	},
+	"worktreeRemove": func(t *testing.T, r *routes) answer {
+		path, dir := r.inWorktree(t)
+		write(t, dir, "b.txt", "new\n")
+		return r.post(t, path+"/remove", object{"discard": true})
+	},
 	"getApproval": func(t *testing.T, r *routes) answer {
 		id, approval := r.asking(t)
 		return r.get(t, "/api/session/"+id+"/approvals/"+approval["id"].(string))
@@ -373,6 +384,23 @@ func (s *server) asking(t *testing.T) (session string, approval object) {
 // the path of its routes for git.
 func (s *server) inGit(t *testing.T) string {
 	t.Helper()
+	dir := repository(t)
+	write(t, dir, "a.txt", "two\n")
+	made := s.post(t, "/api/session/create", object{"cliType": "script", "projectDir": dir}).ok(t, http.StatusCreated)
+	return "/api/session/" + made["sessionId"].(string) + "/git"
+}
+
+// inWorktree creates a session with a worktree. It returns the path of the
+// routes for it, and its folder.
+func (s *server) inWorktree(t *testing.T) (path, dir string) {
+	t.Helper()
+	made := s.post(t, "/api/session/create", object{"cliType": "script", "projectDir": repository(t), "options": object{"worktree": true}}).ok(t, http.StatusCreated)
+	return "/api/session/" + made["sessionId"].(string) + "/worktree", made["worktree"].(object)["root"].(string)
+}
+
+// repository returns a git repository with one commit.
+func repository(t *testing.T) string {
+	t.Helper()
 	dir := folder(t)
 	write(t, dir, "a.txt", "one\n")
 	for _, args := range [][]string{
@@ -384,9 +412,7 @@ func (s *server) inGit(t *testing.T) string {
 			t.Fatalf("git %v: %v\n%s", args, err, out)
 		}
 	}
-	write(t, dir, "a.txt", "two\n")
-	made := s.post(t, "/api/session/create", object{"cliType": "script", "projectDir": dir}).ok(t, http.StatusCreated)
-	return "/api/session/" + made["sessionId"].(string) + "/git"
+	return dir
 }
 
 // rule stores a rule that affects no other test.

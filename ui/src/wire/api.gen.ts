@@ -227,7 +227,7 @@ export interface paths {
         put?: never;
         /**
          * Create a session
-         * @description Requires the scope send. Starts an agent in a directory.
+         * @description Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
          */
         post: operations["harnessCreate"];
         delete?: never;
@@ -647,7 +647,7 @@ export interface paths {
         put?: never;
         /**
          * Create a session
-         * @description Requires the scope send. Starts an agent in a directory.
+         * @description Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
          */
         post: operations["createSession"];
         delete?: never;
@@ -1350,6 +1350,66 @@ export interface paths {
         get: operations["sessionStatus"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/worktree": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the state of a session's worktree
+         * @description Requires the scope read. Returns its branch, the number of commits that the project's branch lacks, the files that are not committed, and whether the project's branch has moved. Fails with GIT_FAILED if the session has no worktree.
+         */
+        get: operations["worktreeStatus"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/worktree/merge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Merge a session's worktree into its project
+         * @description Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+         */
+        post: operations["worktreeMerge"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/worktree/remove": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Remove a session's worktree and its branch
+         * @description Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+         */
+        post: operations["worktreeRemove"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2074,6 +2134,8 @@ export interface components {
             sessionId: string;
             /** @description Warnings for people: what the server ignored or left out. */
             warnings?: string[];
+            /** @description The git worktree in which the agent works. Absent if the agent works in projectDir. */
+            worktree?: components["schemas"]["SessionWorktree"];
         };
         CreateRequest: {
             /** @description Kind of agent, such as claude-code. GET /api/agents lists the kinds. */
@@ -2116,6 +2178,16 @@ export interface components {
             /** @description Arguments that replace those of the call, if argumentsEditable is true; for a question, the arguments with the answers; for a form, the object of its values. */
             updatedArguments?: unknown;
         };
+        DeletedWorktree: {
+            /** @description The branch that was made for the worktree. */
+            branch: string;
+            /** @description Absolute path of the worktree. */
+            root: string;
+            /** @description Whether the worktree and its branch stay, because their removal would lose work or fails. git worktree remove and git branch -D remove them. */
+            stays: boolean;
+            /** @description Why they stay. */
+            why?: string;
+        };
         Deletion: {
             /**
              * Format: int64
@@ -2148,6 +2220,8 @@ export interface components {
              * @description Number of uploads that are deleted, because only this session has used them.
              */
             uploads?: number;
+            /** @description What becomes of the session's worktree. It is removed only if that loses no work. Absent if the session has none. */
+            worktree?: components["schemas"]["DeletedWorktree"];
         };
         Done: Record<string, never>;
         Edit: {
@@ -3126,6 +3200,25 @@ export interface components {
             /** @description What the credential permits. */
             scopes: components["schemas"]["Scope"][];
         };
+        MergeRequest: {
+            /** @description Message of a commit of all files in the worktree that are not committed. Without it, the request fails if there are any. */
+            message?: string;
+        };
+        Merged: {
+            /** @description The project's branch. */
+            branch: string;
+            /** @description Id of the last commit of the project's branch after the merge. */
+            commit: string;
+            /**
+             * Format: int64
+             * @description Number of commits of the worktree that the branch now has in addition.
+             */
+            commits: number;
+            /** @description Id of the commit that was made in the worktree before the merge. Absent if everything was committed. */
+            committed?: string;
+            /** @description Whether the branch was moved forward without a merge commit, because the project had no other new commits. */
+            fastForward: boolean;
+        };
         Message: {
             /** @description Files that were sent with the prompt. */
             attachments?: components["schemas"]["SentAttachment"][];
@@ -3347,6 +3440,8 @@ export interface components {
             tools?: string[];
             /** @description Bounds what one turn uses. A turn that passes it is cancelled. As an option of a prompt, it is for the turn of that prompt. Default: none. */
             turnBudget?: components["schemas"]["Budget"];
+            /** @description Whether the session gets a git worktree of its own, in which its agent works. Default: false, and the agent works in projectDir. */
+            worktree?: boolean;
         } & {
             [key: string]: unknown;
         };
@@ -3414,7 +3509,7 @@ export interface components {
             permissionMode?: string;
             /** @description Name of the session's profile. */
             persona?: string;
-            /** @description Absolute path of the directory that the agent works in. */
+            /** @description Absolute path of the session's project. The agent works in this directory, unless the session has a worktree. */
             projectDir: string;
             /** @description Stable id of the project's directory. */
             projectId: string;
@@ -3448,6 +3543,8 @@ export interface components {
             turnId?: string;
             /** @description Warnings for people: what the server ignored or left out. */
             warnings?: string[];
+            /** @description The git worktree in which the agent works. Absent if the agent works in the project itself. */
+            worktree?: components["schemas"]["SessionWorktree"];
             /** @description A process outside of Runnel that has the conversation open, such as the agent in a terminal. What it adds appears in the session. Prompts fail with CONVERSATION_IN_USE meanwhile. */
             writer?: components["schemas"]["Writer"];
         };
@@ -3840,6 +3937,20 @@ export interface components {
             who?: string;
             /** @description Reason of a decision. */
             why?: string;
+        };
+        RemoveRequest: {
+            /** @description Whether to remove the worktree even if that loses files or commits. Default: false. */
+            discard?: boolean;
+        };
+        Removed: {
+            /** @description The branch that was made for the worktree, if it stays because another work tree has it checked out. */
+            branch?: string;
+            /** @description Id of the last commit that the worktree had. git branch NAME ID restores its commits, until git removes unused objects after some weeks. */
+            head?: string;
+            /** @description What was discarded. Absent if nothing was lost. */
+            lost?: string[];
+            /** @description Absolute path that the worktree had. */
+            root: string;
         };
         RenameRequest: {
             /** @description New title: one line of at most 200 bytes. If it is empty, the session shows the agent's title again. */
@@ -4645,7 +4756,7 @@ export interface components {
             permissionMode?: string;
             /** @description Name of the session's profile. */
             persona?: string;
-            /** @description Absolute path of the directory that the agent works in. */
+            /** @description Absolute path of the session's project. The agent works in this directory, unless the session has a worktree. */
             projectDir: string;
             /** @description Stable id of the project's directory. */
             projectId: string;
@@ -4677,6 +4788,8 @@ export interface components {
             title: string;
             /** @description Id of the running turn. Absent if no turn runs. */
             turnId?: string;
+            /** @description The git worktree in which the agent works. Absent if the agent works in the project itself. */
+            worktree?: components["schemas"]["SessionWorktree"];
             /** @description A process outside of Runnel that has the conversation open, such as the agent in a terminal. What it adds appears in the session. Prompts fail with CONVERSATION_IN_USE meanwhile. */
             writer?: components["schemas"]["Writer"];
         };
@@ -4834,6 +4947,20 @@ export interface components {
              * @enum {string}
              */
             type: "session:usage";
+        };
+        SessionWorktree: {
+            /** @description Id of the commit at which the branch began. */
+            base: string;
+            /** @description The branch that was made for the worktree. */
+            branch: string;
+            /** @description Absolute path of the directory that the agent works in: the worktree, or the folder in it that corresponds to the project's directory. */
+            dir: string;
+            /** @description The project's branch at that time. Absent if none was checked out. */
+            from?: string;
+            /** @description Whether the worktree was removed. The session can then be read, but accepts no prompts. */
+            removed?: boolean;
+            /** @description Absolute path of the worktree. */
+            root: string;
         };
         /** @description Subscribes to the status of every session that the credential can access: the server sends each status at once, and again whenever it changes. */
         SessionsSubscribeMessage: {
@@ -5554,6 +5681,51 @@ export interface components {
             ok: boolean;
             /** @description The places at which the log is not as it was written, at most 100. */
             problems?: components["schemas"]["Damage"][];
+        };
+        /** @enum {string} */
+        WorktreeState: "ready" | "missing" | "refused";
+        WorktreeStatus: {
+            /**
+             * Format: int64
+             * @description Number of commits that the project's branch lacks.
+             */
+            ahead: number;
+            /** @description Id of the commit at which the branch began. */
+            base: string;
+            /**
+             * Format: int64
+             * @description Number of commits of the project's branch that the worktree lacks. Not 0: the branch has moved, and a merge makes a merge commit.
+             */
+            behind: number;
+            /** @description The branch that was made for the worktree. */
+            branch: string;
+            /** @description The branch that is checked out in the worktree; the agent may have changed it. Absent if none is. */
+            current?: string;
+            /** @description Absolute path of the directory that the agent works in: the worktree, or the folder in it that corresponds to the project's directory. */
+            dir: string;
+            /** @description The first 200 of these files, relative to the worktree, with slashes. */
+            files: string[];
+            /** @description The project's branch at that time. Absent if none was checked out. */
+            from?: string;
+            /** @description Id of the last commit in the worktree. A merge adds the commits up to this one. */
+            head?: string;
+            /** @description Whether further files differ that are not counted. */
+            more?: boolean;
+            /** @description The unfinished operation in the worktree, such as merge or rebase. Until it is finished, the server merges nothing. */
+            operation?: string;
+            /** @description Why the worktree cannot be examined, and what to do. */
+            problem?: string;
+            /** @description Absolute path of the worktree. */
+            root: string;
+            /** @description ready: the other fields are set. missing: somebody removed the folder of the worktree. refused: git cannot be used in the project or in the worktree. */
+            state: components["schemas"]["WorktreeState"];
+            /** @description The project's branch, to which a merge adds the commits. Absent if no branch is checked out there; then nothing can be merged. */
+            target?: string;
+            /**
+             * Format: int64
+             * @description Number of files that differ from the last commit of the worktree, or are new.
+             */
+            uncommitted: number;
         };
         Writer: {
             /**
@@ -7142,7 +7314,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Conflict: SESSION_DEAD, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
+            /** @description Conflict: GIT_FAILED, SESSION_DEAD, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9802,7 +9974,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Conflict: SESSION_DEAD, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
+            /** @description Conflict: GIT_FAILED, SESSION_DEAD, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -14812,6 +14984,413 @@ export interface operations {
             };
             /** @description Service Unavailable: STORE_UNAVAILABLE */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    worktreeStatus: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorktreeStatus"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: GIT_FAILED, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Gateway Timeout: TIMEOUT */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    worktreeMerge: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["MergeRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Merged"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: GIT_FAILED, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Gateway Timeout: TIMEOUT */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    worktreeRemove: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RemoveRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Removed"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: GIT_FAILED, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Gateway Timeout: TIMEOUT */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };

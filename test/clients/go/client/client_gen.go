@@ -2322,6 +2322,27 @@ func (e UsageUpdatedEventType) Valid() bool {
 	}
 }
 
+// Defines values for WorktreeState.
+const (
+	WorktreeStateMissing WorktreeState = "missing"
+	WorktreeStateReady   WorktreeState = "ready"
+	WorktreeStateRefused WorktreeState = "refused"
+)
+
+// Valid indicates whether the value is a known member of the WorktreeState enum.
+func (e WorktreeState) Valid() bool {
+	switch e {
+	case WorktreeStateMissing:
+		return true
+	case WorktreeStateReady:
+		return true
+	case WorktreeStateRefused:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WriterSource.
 const (
 	WriterSourceDescriptors WriterSource = "descriptors"
@@ -3084,6 +3105,9 @@ type CreateAnswer struct {
 
 	// Warnings Warnings for people: what the server ignored or left out.
 	Warnings *[]string `json:"warnings,omitempty"`
+
+	// Worktree The git worktree in which the agent works. Absent if the agent works in projectDir.
+	Worktree *SessionWorktree `json:"worktree,omitempty"`
 }
 
 // CreateRequest defines model for CreateRequest.
@@ -3140,6 +3164,21 @@ type DecideRequest struct {
 	UpdatedArguments interface{} `json:"updatedArguments,omitempty"`
 }
 
+// DeletedWorktree defines model for DeletedWorktree.
+type DeletedWorktree struct {
+	// Branch The branch that was made for the worktree.
+	Branch string `json:"branch"`
+
+	// Root Absolute path of the worktree.
+	Root string `json:"root"`
+
+	// Stays Whether the worktree and its branch stay, because their removal would lose work or fails. git worktree remove and git branch -D remove them.
+	Stays bool `json:"stays"`
+
+	// Why Why they stay.
+	Why *string `json:"why,omitempty"`
+}
+
 // Deletion defines model for Deletion.
 type Deletion struct {
 	// CapturedBytes Part of freedBytes: the debug capture.
@@ -3165,6 +3204,9 @@ type Deletion struct {
 
 	// Uploads Number of uploads that are deleted, because only this session has used them.
 	Uploads *int64 `json:"uploads,omitempty"`
+
+	// Worktree What becomes of the session's worktree. It is removed only if that loses no work. Absent if the session has none.
+	Worktree *DeletedWorktree `json:"worktree,omitempty"`
 }
 
 // Done defines model for Done.
@@ -4279,6 +4321,30 @@ type MeAnswer struct {
 // MeAnswerKind api: a token. browser: a login of the page. local: a caller on the server's own socket.
 type MeAnswerKind string
 
+// MergeRequest defines model for MergeRequest.
+type MergeRequest struct {
+	// Message Message of a commit of all files in the worktree that are not committed. Without it, the request fails if there are any.
+	Message *string `json:"message,omitempty"`
+}
+
+// Merged defines model for Merged.
+type Merged struct {
+	// Branch The project's branch.
+	Branch string `json:"branch"`
+
+	// Commit Id of the last commit of the project's branch after the merge.
+	Commit string `json:"commit"`
+
+	// Commits Number of commits of the worktree that the branch now has in addition.
+	Commits int64 `json:"commits"`
+
+	// Committed Id of the commit that was made in the worktree before the merge. Absent if everything was committed.
+	Committed *string `json:"committed,omitempty"`
+
+	// FastForward Whether the branch was moved forward without a merge commit, because the project had no other new commits.
+	FastForward bool `json:"fastForward"`
+}
+
 // Message defines model for Message.
 type Message struct {
 	// Attachments Files that were sent with the prompt.
@@ -4531,7 +4597,10 @@ type Options struct {
 	Tools *[]string `json:"tools,omitempty"`
 
 	// TurnBudget Bounds what one turn uses. A turn that passes it is cancelled. As an option of a prompt, it is for the turn of that prompt. Default: none.
-	TurnBudget           *Budget                `json:"turnBudget,omitempty"`
+	TurnBudget *Budget `json:"turnBudget,omitempty"`
+
+	// Worktree Whether the session gets a git worktree of its own, in which its agent works. Default: false, and the agent works in projectDir.
+	Worktree             *bool                  `json:"worktree,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -4609,7 +4678,7 @@ type OptionsAnswer struct {
 	// Persona Name of the session's profile.
 	Persona *string `json:"persona,omitempty"`
 
-	// ProjectDir Absolute path of the directory that the agent works in.
+	// ProjectDir Absolute path of the session's project. The agent works in this directory, unless the session has a worktree.
 	ProjectDir string `json:"projectDir"`
 
 	// ProjectId Stable id of the project's directory.
@@ -4647,6 +4716,9 @@ type OptionsAnswer struct {
 
 	// Warnings Warnings for people: what the server ignored or left out.
 	Warnings *[]string `json:"warnings,omitempty"`
+
+	// Worktree The git worktree in which the agent works. Absent if the agent works in the project itself.
+	Worktree *SessionWorktree `json:"worktree,omitempty"`
 
 	// Writer A process outside of Runnel that has the conversation open, such as the agent in a terminal. What it adds appears in the session. Prompts fail with CONVERSATION_IN_USE meanwhile.
 	Writer *Writer `json:"writer,omitempty"`
@@ -5109,6 +5181,27 @@ type Record struct {
 
 	// Why Reason of a decision.
 	Why *string `json:"why,omitempty"`
+}
+
+// RemoveRequest defines model for RemoveRequest.
+type RemoveRequest struct {
+	// Discard Whether to remove the worktree even if that loses files or commits. Default: false.
+	Discard *bool `json:"discard,omitempty"`
+}
+
+// Removed defines model for Removed.
+type Removed struct {
+	// Branch The branch that was made for the worktree, if it stays because another work tree has it checked out.
+	Branch *string `json:"branch,omitempty"`
+
+	// Head Id of the last commit that the worktree had. git branch NAME ID restores its commits, until git removes unused objects after some weeks.
+	Head *string `json:"head,omitempty"`
+
+	// Lost What was discarded. Absent if nothing was lost.
+	Lost *[]string `json:"lost,omitempty"`
+
+	// Root Absolute path that the worktree had.
+	Root string `json:"root"`
 }
 
 // RenameRequest defines model for RenameRequest.
@@ -5694,7 +5787,7 @@ type SessionStatus struct {
 	// Persona Name of the session's profile.
 	Persona *string `json:"persona,omitempty"`
 
-	// ProjectDir Absolute path of the directory that the agent works in.
+	// ProjectDir Absolute path of the session's project. The agent works in this directory, unless the session has a worktree.
 	ProjectDir string `json:"projectDir"`
 
 	// ProjectId Stable id of the project's directory.
@@ -5729,6 +5822,9 @@ type SessionStatus struct {
 
 	// TurnId Id of the running turn. Absent if no turn runs.
 	TurnId *string `json:"turnId,omitempty"`
+
+	// Worktree The git worktree in which the agent works. Absent if the agent works in the project itself.
+	Worktree *SessionWorktree `json:"worktree,omitempty"`
 
 	// Writer A process outside of Runnel that has the conversation open, such as the agent in a terminal. What it adds appears in the session. Prompts fail with CONVERSATION_IN_USE meanwhile.
 	Writer *Writer `json:"writer,omitempty"`
@@ -5831,6 +5927,27 @@ type SessionUsageEntry struct {
 
 // SessionUsageEntryType defines model for SessionUsageEntry.Type.
 type SessionUsageEntryType string
+
+// SessionWorktree defines model for SessionWorktree.
+type SessionWorktree struct {
+	// Base Id of the commit at which the branch began.
+	Base string `json:"base"`
+
+	// Branch The branch that was made for the worktree.
+	Branch string `json:"branch"`
+
+	// Dir Absolute path of the directory that the agent works in: the worktree, or the folder in it that corresponds to the project's directory.
+	Dir string `json:"dir"`
+
+	// From The project's branch at that time. Absent if none was checked out.
+	From *string `json:"from,omitempty"`
+
+	// Removed Whether the worktree was removed. The session can then be read, but accepts no prompts.
+	Removed *bool `json:"removed,omitempty"`
+
+	// Root Absolute path of the worktree.
+	Root string `json:"root"`
+}
 
 // Settings An unknown field is ignored; the response then has a warning. A known field in another letter case is an error. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
 type Settings struct {
@@ -6603,6 +6720,60 @@ type VerifyAnswer struct {
 	Problems *[]Damage `json:"problems,omitempty"`
 }
 
+// WorktreeState defines model for WorktreeState.
+type WorktreeState string
+
+// WorktreeStatus defines model for WorktreeStatus.
+type WorktreeStatus struct {
+	// Ahead Number of commits that the project's branch lacks.
+	Ahead int64 `json:"ahead"`
+
+	// Base Id of the commit at which the branch began.
+	Base string `json:"base"`
+
+	// Behind Number of commits of the project's branch that the worktree lacks. Not 0: the branch has moved, and a merge makes a merge commit.
+	Behind int64 `json:"behind"`
+
+	// Branch The branch that was made for the worktree.
+	Branch string `json:"branch"`
+
+	// Current The branch that is checked out in the worktree; the agent may have changed it. Absent if none is.
+	Current *string `json:"current,omitempty"`
+
+	// Dir Absolute path of the directory that the agent works in: the worktree, or the folder in it that corresponds to the project's directory.
+	Dir string `json:"dir"`
+
+	// Files The first 200 of these files, relative to the worktree, with slashes.
+	Files []string `json:"files"`
+
+	// From The project's branch at that time. Absent if none was checked out.
+	From *string `json:"from,omitempty"`
+
+	// Head Id of the last commit in the worktree. A merge adds the commits up to this one.
+	Head *string `json:"head,omitempty"`
+
+	// More Whether further files differ that are not counted.
+	More *bool `json:"more,omitempty"`
+
+	// Operation The unfinished operation in the worktree, such as merge or rebase. Until it is finished, the server merges nothing.
+	Operation *string `json:"operation,omitempty"`
+
+	// Problem Why the worktree cannot be examined, and what to do.
+	Problem *string `json:"problem,omitempty"`
+
+	// Root Absolute path of the worktree.
+	Root string `json:"root"`
+
+	// State ready: the other fields are set. missing: somebody removed the folder of the worktree. refused: git cannot be used in the project or in the worktree.
+	State WorktreeState `json:"state"`
+
+	// Target The project's branch, to which a merge adds the commits. Absent if no branch is checked out there; then nothing can be merged.
+	Target *string `json:"target,omitempty"`
+
+	// Uncommitted Number of files that differ from the last commit of the worktree, or are new.
+	Uncommitted int64 `json:"uncommitted"`
+}
+
 // Writer defines model for Writer.
 type Writer struct {
 	// Pid Id of the process. Absent with the source recent.
@@ -7014,6 +7185,12 @@ type MarkSeenJSONRequestBody = SeenRequest
 // SendPromptJSONRequestBody defines body for SendPrompt for application/json ContentType.
 type SendPromptJSONRequestBody = SendRequest
 
+// WorktreeMergeJSONRequestBody defines body for WorktreeMerge for application/json ContentType.
+type WorktreeMergeJSONRequestBody = MergeRequest
+
+// WorktreeRemoveJSONRequestBody defines body for WorktreeRemove for application/json ContentType.
+type WorktreeRemoveJSONRequestBody = RemoveRequest
+
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody = TokenRequest
 
@@ -7216,6 +7393,14 @@ func (a *Options) UnmarshalJSON(b []byte) error {
 		delete(object, "turnBudget")
 	}
 
+	if raw, found := object["worktree"]; found {
+		err = json.Unmarshal(raw, &a.Worktree)
+		if err != nil {
+			return fmt.Errorf("error reading 'worktree': %w", err)
+		}
+		delete(object, "worktree")
+	}
+
 	if len(object) != 0 {
 		a.AdditionalProperties = make(map[string]interface{})
 		for fieldName, fieldBuf := range object {
@@ -7379,6 +7564,13 @@ func (a Options) MarshalJSON() ([]byte, error) {
 		object["turnBudget"], err = json.Marshal(a.TurnBudget)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'turnBudget': %w", err)
+		}
+	}
+
+	if a.Worktree != nil {
+		object["worktree"], err = json.Marshal(a.Worktree)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'worktree': %w", err)
 		}
 	}
 
@@ -9932,7 +10124,7 @@ type ClientInterface interface {
 
 	// HarnessCreateWithBody Create a session
 	//
-	// Requires the scope send. Starts an agent in a directory.
+	// Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9941,7 +10133,7 @@ type ClientInterface interface {
 
 	// HarnessCreate Create a session
 	//
-	// Requires the scope send. Starts an agent in a directory.
+	// Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10217,7 +10409,7 @@ type ClientInterface interface {
 
 	// CreateSessionWithBody Create a session
 	//
-	// Requires the scope send. Starts an agent in a directory.
+	// Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10226,7 +10418,7 @@ type ClientInterface interface {
 
 	// CreateSession Create a session
 	//
-	// Requires the scope send. Starts an agent in a directory.
+	// Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10684,6 +10876,49 @@ type ClientInterface interface {
 	// Corresponds with GET /api/session/{id}/status (the `SessionStatus` operationId).
 	SessionStatus(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// WorktreeStatus Get the state of a session's worktree
+	//
+	// Requires the scope read. Returns its branch, the number of commits that the project's branch lacks, the files that are not committed, and whether the project's branch has moved. Fails with GIT_FAILED if the session has no worktree.
+	//
+	// Corresponds with GET /api/session/{id}/worktree (the `WorktreeStatus` operationId).
+	WorktreeStatus(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WorktreeMergeWithBody Merge a session's worktree into its project
+	//
+	// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/session/{id}/worktree/merge (the `WorktreeMerge` operationId).
+	WorktreeMergeWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WorktreeMerge Merge a session's worktree into its project
+	//
+	// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/session/{id}/worktree/merge (the `WorktreeMerge` operationId).
+	WorktreeMerge(ctx context.Context, id string, body WorktreeMergeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WorktreeRemoveWithBody Remove a session's worktree and its branch
+	//
+	// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/session/{id}/worktree/remove (the `WorktreeRemove` operationId).
+	WorktreeRemoveWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WorktreeRemove Remove a session's worktree and its branch
+	//
+	// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/session/{id}/worktree/remove (the `WorktreeRemove` operationId).
+	WorktreeRemove(ctx context.Context, id string, body WorktreeRemoveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListTokens List credentials
 	//
 	// Requires the scope admin.
@@ -11090,7 +11325,7 @@ func (c *Client) HarnessBoot(ctx context.Context, body HarnessBootJSONRequestBod
 
 // HarnessCreateWithBody Create a session
 //
-// Requires the scope send. Starts an agent in a directory.
+// Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11109,7 +11344,7 @@ func (c *Client) HarnessCreateWithBody(ctx context.Context, params *HarnessCreat
 
 // HarnessCreate Create a session
 //
-// Requires the scope send. Starts an agent in a directory.
+// Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11725,7 +11960,7 @@ func (c *Client) Search(ctx context.Context, params *SearchParams, reqEditors ..
 
 // CreateSessionWithBody Create a session
 //
-// Requires the scope send. Starts an agent in a directory.
+// Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11744,7 +11979,7 @@ func (c *Client) CreateSessionWithBody(ctx context.Context, params *CreateSessio
 
 // CreateSession Create a session
 //
-// Requires the scope send. Starts an agent in a directory.
+// Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12752,6 +12987,99 @@ func (c *Client) SendPrompt(ctx context.Context, id string, params *SendPromptPa
 // Corresponds with GET /api/session/{id}/status (the `SessionStatus` operationId).
 func (c *Client) SessionStatus(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSessionStatusRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WorktreeStatus Get the state of a session's worktree
+//
+// Requires the scope read. Returns its branch, the number of commits that the project's branch lacks, the files that are not committed, and whether the project's branch has moved. Fails with GIT_FAILED if the session has no worktree.
+//
+// Corresponds with GET /api/session/{id}/worktree (the `WorktreeStatus` operationId).
+func (c *Client) WorktreeStatus(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWorktreeStatusRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WorktreeMergeWithBody Merge a session's worktree into its project
+//
+// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/session/{id}/worktree/merge (the `WorktreeMerge` operationId).
+func (c *Client) WorktreeMergeWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWorktreeMergeRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WorktreeMerge Merge a session's worktree into its project
+//
+// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/session/{id}/worktree/merge (the `WorktreeMerge` operationId).
+func (c *Client) WorktreeMerge(ctx context.Context, id string, body WorktreeMergeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWorktreeMergeRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WorktreeRemoveWithBody Remove a session's worktree and its branch
+//
+// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/session/{id}/worktree/remove (the `WorktreeRemove` operationId).
+func (c *Client) WorktreeRemoveWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWorktreeRemoveRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WorktreeRemove Remove a session's worktree and its branch
+//
+// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/session/{id}/worktree/remove (the `WorktreeRemove` operationId).
+func (c *Client) WorktreeRemove(ctx context.Context, id string, body WorktreeRemoveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWorktreeRemoveRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -16932,6 +17260,134 @@ func NewSessionStatusRequest(server string, id string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewWorktreeStatusRequest constructs an http.Request for the WorktreeStatus method
+func NewWorktreeStatusRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/worktree", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewWorktreeMergeRequest calls the generic WorktreeMerge builder with application/json body
+func NewWorktreeMergeRequest(server string, id string, body WorktreeMergeJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewWorktreeMergeRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewWorktreeMergeRequestWithBody constructs an http.Request for the WorktreeMerge method, with any body, and a specified content type
+func NewWorktreeMergeRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/worktree/merge", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewWorktreeRemoveRequest calls the generic WorktreeRemove builder with application/json body
+func NewWorktreeRemoveRequest(server string, id string, body WorktreeRemoveJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewWorktreeRemoveRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewWorktreeRemoveRequestWithBody constructs an http.Request for the WorktreeRemove method, with any body, and a specified content type
+func NewWorktreeRemoveRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/worktree/remove", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewListTokensRequest constructs an http.Request for the ListTokens method
 func NewListTokensRequest(server string) (*http.Request, error) {
 	var err error
@@ -17551,7 +18007,7 @@ type ClientWithResponsesInterface interface {
 
 	// HarnessCreateWithBodyWithResponse Create a session
 	//
-	// Requires the scope send. Starts an agent in a directory.
+	// Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17560,7 +18016,7 @@ type ClientWithResponsesInterface interface {
 
 	// HarnessCreateWithResponse Create a session
 	//
-	// Requires the scope send. Starts an agent in a directory.
+	// Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17866,7 +18322,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateSessionWithBodyWithResponse Create a session
 	//
-	// Requires the scope send. Starts an agent in a directory.
+	// Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17875,7 +18331,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateSessionWithResponse Create a session
 	//
-	// Requires the scope send. Starts an agent in a directory.
+	// Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18376,6 +18832,51 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/session/{id}/status (the `SessionStatus` operationId).
 	SessionStatusWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*SessionStatusResponse, error)
+
+	// WorktreeStatusWithResponse Get the state of a session's worktree
+	//
+	// Requires the scope read. Returns its branch, the number of commits that the project's branch lacks, the files that are not committed, and whether the project's branch has moved. Fails with GIT_FAILED if the session has no worktree.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/worktree (the `WorktreeStatus` operationId).
+	WorktreeStatusWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*WorktreeStatusResponse, error)
+
+	// WorktreeMergeWithBodyWithResponse Merge a session's worktree into its project
+	//
+	// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/worktree/merge (the `WorktreeMerge` operationId).
+	WorktreeMergeWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WorktreeMergeResponse, error)
+
+	// WorktreeMergeWithResponse Merge a session's worktree into its project
+	//
+	// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/worktree/merge (the `WorktreeMerge` operationId).
+	WorktreeMergeWithResponse(ctx context.Context, id string, body WorktreeMergeJSONRequestBody, reqEditors ...RequestEditorFn) (*WorktreeMergeResponse, error)
+
+	// WorktreeRemoveWithBodyWithResponse Remove a session's worktree and its branch
+	//
+	// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/worktree/remove (the `WorktreeRemove` operationId).
+	WorktreeRemoveWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WorktreeRemoveResponse, error)
+
+	// WorktreeRemoveWithResponse Remove a session's worktree and its branch
+	//
+	// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/worktree/remove (the `WorktreeRemove` operationId).
+	WorktreeRemoveWithResponse(ctx context.Context, id string, body WorktreeRemoveJSONRequestBody, reqEditors ...RequestEditorFn) (*WorktreeRemoveResponse, error)
 
 	// ListTokensWithResponse List credentials
 	//
@@ -27725,6 +28226,402 @@ func (r SessionStatusResponse) ContentType() string {
 	return ""
 }
 
+// WorktreeStatusResponse429Headers the declared response headers of an HTTP 429 response for WorktreeStatus
+type WorktreeStatusResponse429Headers struct {
+	RetryAfter *int
+}
+
+type WorktreeStatusResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *WorktreeStatus
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSON504 the response for an HTTP 504 `application/json` response
+	JSON504 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *WorktreeStatusResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WorktreeStatusResponse) GetJSON200() *WorktreeStatus {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r WorktreeStatusResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r WorktreeStatusResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r WorktreeStatusResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r WorktreeStatusResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r WorktreeStatusResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r WorktreeStatusResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r WorktreeStatusResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r WorktreeStatusResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSON504 returns the response for an HTTP 504 `application/json` response
+func (r WorktreeStatusResponse) GetJSON504() *Error {
+	return r.JSON504
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r WorktreeStatusResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WorktreeStatusResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WorktreeStatusResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WorktreeStatusResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WorktreeStatusResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// WorktreeMergeResponse429Headers the declared response headers of an HTTP 429 response for WorktreeMerge
+type WorktreeMergeResponse429Headers struct {
+	RetryAfter *int
+}
+
+type WorktreeMergeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Merged
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSON504 the response for an HTTP 504 `application/json` response
+	JSON504 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *WorktreeMergeResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WorktreeMergeResponse) GetJSON200() *Merged {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r WorktreeMergeResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r WorktreeMergeResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r WorktreeMergeResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r WorktreeMergeResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r WorktreeMergeResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r WorktreeMergeResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r WorktreeMergeResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r WorktreeMergeResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r WorktreeMergeResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r WorktreeMergeResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r WorktreeMergeResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSON504 returns the response for an HTTP 504 `application/json` response
+func (r WorktreeMergeResponse) GetJSON504() *Error {
+	return r.JSON504
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r WorktreeMergeResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WorktreeMergeResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WorktreeMergeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WorktreeMergeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WorktreeMergeResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// WorktreeRemoveResponse429Headers the declared response headers of an HTTP 429 response for WorktreeRemove
+type WorktreeRemoveResponse429Headers struct {
+	RetryAfter *int
+}
+
+type WorktreeRemoveResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Removed
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSON504 the response for an HTTP 504 `application/json` response
+	JSON504 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *WorktreeRemoveResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WorktreeRemoveResponse) GetJSON200() *Removed {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r WorktreeRemoveResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r WorktreeRemoveResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r WorktreeRemoveResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r WorktreeRemoveResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r WorktreeRemoveResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r WorktreeRemoveResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r WorktreeRemoveResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r WorktreeRemoveResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r WorktreeRemoveResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r WorktreeRemoveResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r WorktreeRemoveResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSON504 returns the response for an HTTP 504 `application/json` response
+func (r WorktreeRemoveResponse) GetJSON504() *Error {
+	return r.JSON504
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r WorktreeRemoveResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WorktreeRemoveResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WorktreeRemoveResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WorktreeRemoveResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WorktreeRemoveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListTokensResponse429Headers the declared response headers of an HTTP 429 response for ListTokens
 type ListTokensResponse429Headers struct {
 	RetryAfter *int
@@ -28918,7 +29815,7 @@ func (c *ClientWithResponses) HarnessBootWithResponse(ctx context.Context, body 
 
 // HarnessCreateWithBodyWithResponse Create a session
 //
-// Requires the scope send. Starts an agent in a directory.
+// Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28933,7 +29830,7 @@ func (c *ClientWithResponses) HarnessCreateWithBodyWithResponse(ctx context.Cont
 
 // HarnessCreateWithResponse Create a session
 //
-// Requires the scope send. Starts an agent in a directory.
+// Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -29443,7 +30340,7 @@ func (c *ClientWithResponses) SearchWithResponse(ctx context.Context, params *Se
 
 // CreateSessionWithBodyWithResponse Create a session
 //
-// Requires the scope send. Starts an agent in a directory.
+// Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -29458,7 +30355,7 @@ func (c *ClientWithResponses) CreateSessionWithBodyWithResponse(ctx context.Cont
 
 // CreateSessionWithResponse Create a session
 //
-// Requires the scope send. Starts an agent in a directory.
+// Requires the scope send. Starts an agent in a directory, or in a new git worktree of it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -30294,6 +31191,81 @@ func (c *ClientWithResponses) SessionStatusWithResponse(ctx context.Context, id 
 		return nil, err
 	}
 	return ParseSessionStatusResponse(rsp)
+}
+
+// WorktreeStatusWithResponse Get the state of a session's worktree
+//
+// Requires the scope read. Returns its branch, the number of commits that the project's branch lacks, the files that are not committed, and whether the project's branch has moved. Fails with GIT_FAILED if the session has no worktree.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/worktree (the `WorktreeStatus` operationId).
+func (c *ClientWithResponses) WorktreeStatusWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*WorktreeStatusResponse, error) {
+	rsp, err := c.WorktreeStatus(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWorktreeStatusResponse(rsp)
+}
+
+// WorktreeMergeWithBodyWithResponse Merge a session's worktree into its project
+//
+// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/worktree/merge (the `WorktreeMerge` operationId).
+func (c *ClientWithResponses) WorktreeMergeWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WorktreeMergeResponse, error) {
+	rsp, err := c.WorktreeMergeWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWorktreeMergeResponse(rsp)
+}
+
+// WorktreeMergeWithResponse Merge a session's worktree into its project
+//
+// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/worktree/merge (the `WorktreeMerge` operationId).
+func (c *ClientWithResponses) WorktreeMergeWithResponse(ctx context.Context, id string, body WorktreeMergeJSONRequestBody, reqEditors ...RequestEditorFn) (*WorktreeMergeResponse, error) {
+	rsp, err := c.WorktreeMerge(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWorktreeMergeResponse(rsp)
+}
+
+// WorktreeRemoveWithBodyWithResponse Remove a session's worktree and its branch
+//
+// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/worktree/remove (the `WorktreeRemove` operationId).
+func (c *ClientWithResponses) WorktreeRemoveWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WorktreeRemoveResponse, error) {
+	rsp, err := c.WorktreeRemoveWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWorktreeRemoveResponse(rsp)
+}
+
+// WorktreeRemoveWithResponse Remove a session's worktree and its branch
+//
+// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/worktree/remove (the `WorktreeRemove` operationId).
+func (c *ClientWithResponses) WorktreeRemoveWithResponse(ctx context.Context, id string, body WorktreeRemoveJSONRequestBody, reqEditors ...RequestEditorFn) (*WorktreeRemoveResponse, error) {
+	rsp, err := c.WorktreeRemove(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWorktreeRemoveResponse(rsp)
 }
 
 // ListTokensWithResponse List credentials
@@ -39012,6 +39984,375 @@ func ParseSessionStatusResponse(rsp *http.Response) (*SessionStatusResponse, err
 	switch {
 	case rsp.StatusCode == 429:
 		var headers SessionStatusResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseWorktreeStatusResponse parses an HTTP response from a WorktreeStatusWithResponse call
+func ParseWorktreeStatusResponse(rsp *http.Response) (*WorktreeStatusResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WorktreeStatusResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest WorktreeStatus
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 504:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON504 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers WorktreeStatusResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseWorktreeMergeResponse parses an HTTP response from a WorktreeMergeWithResponse call
+func ParseWorktreeMergeResponse(rsp *http.Response) (*WorktreeMergeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WorktreeMergeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Merged
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 504:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON504 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers WorktreeMergeResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseWorktreeRemoveResponse parses an HTTP response from a WorktreeRemoveWithResponse call
+func ParseWorktreeRemoveResponse(rsp *http.Response) (*WorktreeRemoveResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WorktreeRemoveResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Removed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 504:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON504 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers WorktreeRemoveResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
