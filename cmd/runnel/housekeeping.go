@@ -78,7 +78,8 @@ func (a *app) sessionsDelete() *cobra.Command {
 		Long: `Delete a session: its turn and its agent end, and its events, queued prompts,
 debug capture and uploads are deleted. This cannot be undone; 'archive' only
 leaves a session out of lists. The agent's own transcript of the conversation
-stays, and the command prints where it is. It needs the running server.
+stays, and the command prints where it is. The session's git worktree is removed
+only if that loses no work. It needs the running server.
 
 On a terminal the command first asks, and says what it would free. A program
 must give --yes.`,
@@ -157,6 +158,13 @@ func freed(d gateway.Deletion) string {
 		text += "; the agent's own transcript stays: " + termtext.Clean(t.Path)
 	} else if t != nil {
 		text += "; the agent's own transcript " + oneLine(t.AgentSessionID, 80) + " stays"
+	}
+	switch w := d.Worktree; {
+	case w == nil:
+	case w.Stays:
+		text += "; its worktree " + termtext.Clean(w.Root) + " and the branch " + termtext.Clean(w.Branch) + " stay: " + oneLine(w.Why, 600)
+	default:
+		text += "; its worktree " + termtext.Clean(w.Root) + " has no work, and is removed with its branch"
 	}
 	return text
 }

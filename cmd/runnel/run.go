@@ -49,6 +49,7 @@ type runFlags struct {
 	ask, answers     bool     // not for `record`
 	quiet, chats     bool     // not for `record`
 	local            bool     // not for `record`
+	worktree         bool     // not for `record`
 }
 
 func (f *runFlags) register(cmd *cobra.Command, a *app) {
@@ -224,7 +225,8 @@ appeared and until half a second later, and it does not read from a pipe.
 If a server uses the same data directory, it runs the prompt in a session, which
 the page shows. Approvals that --ask or --answers wait for can be answered on
 the page, too; the first answer counts. If the server restarts, the command
-waits for it and continues. --local runs the prompt without the server, as do
+waits for it and continues. With --worktree, the agent works in a new git
+worktree and not in your own files. --local runs the prompt without the server, as do
 --agent-path, --timeout, --trust, --profiles-dir and --extension (apart from
 ` + string(runnel.CapToolsResults) + `), which a server does not take.
 
@@ -258,6 +260,7 @@ Output formats:
   runnel run --output events "list the TODOs" | jq -r .type
   runnel run --persona reviewer "review the last commit"
   runnel run --resume last "and now the docs"
+  runnel run --worktree "try the other approach"   # see 'runnel sessions worktree'
   runnel run -- "--help is the text of this prompt"`,
 		Args: func(*cobra.Command, []string) error { return nil },
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -271,6 +274,7 @@ Output formats:
 	f.register(cmd, a)
 	serverFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&f.local, "local", false, "run the prompt without the running server; it is then in no list of sessions")
+	cmd.Flags().BoolVar(&f.worktree, "worktree", false, "let the agent work in a new git worktree of --dir, with a branch of its own; 'runnel sessions worktree' shows, merges and removes it. It needs the running server")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "output `FORMAT`: text, events, upserts or universal")
 	cmd.Flags().StringVar(&f.persona, "persona", "", "`NAME` of a profile, which sets options and allows or denies tools; 'runnel profiles' lists the profiles")
 	profileFlags(cmd.Flags())
@@ -303,9 +307,15 @@ func (a *app) runPrompt(cmd *cobra.Command, f runFlags, args []string) error {
 	if err := runnel.CheckPrompt("prompt", text, 0); err != nil {
 		return failure(err)
 	}
+	if f.worktree && f.resume != "" {
+		return usage("--worktree is for a new session: an agent continues a conversation in the directory in which it began")
+	}
 	l, err := a.serverFor(cmd, f, opt, text)
 	if err != nil {
 		return err
+	}
+	if l == nil && f.worktree {
+		return usage("--worktree needs the running server, which keeps the session with its worktree; start it with 'runnel serve', and leave out --local")
 	}
 	if l != nil {
 		return a.runOnServer(ctx, l, f, opt, text)
@@ -379,7 +389,7 @@ func (a *app) runOnServer(ctx context.Context, l *serverLink, f runFlags, opt ru
 	if err != nil {
 		return failure(err)
 	}
-	out := a.sink(f, opt.Dir, kind, results)
+	out := a.sink(f, p.dir(), kind, results)
 	out, r.approvals.approve = a.approver(f, out)
 	return a.drive(ctx, r, "leave the turn to the server", func(err error) error { return err }, out)
 }

@@ -92,7 +92,16 @@ type serverPrompt struct {
 	opt  runnel.Options // as the flags request them
 	text string
 
-	agent string // name of the agent's provider
+	agent    string                   // name of the agent's provider
+	worktree *gateway.SessionWorktree // of the session, once it is created
+}
+
+// dir returns the directory in which the agent works.
+func (p *serverPrompt) dir() string {
+	if p.worktree != nil {
+		return p.worktree.Dir
+	}
+	return p.opt.Dir
 }
 
 // A startedSession is the answer to a request that creates or loads a session.
@@ -102,6 +111,8 @@ type startedSession struct {
 	Warnings  []string         `json:"warnings"`
 	Resolved  profile.Resolved `json:"resolved"`
 	Draft     string           `json:"draft"` // of a fork that the agent cannot make
+
+	Worktree *gateway.SessionWorktree `json:"worktree"`
 }
 
 // choose determines the agent: the one that the user named, or the first that
@@ -143,6 +154,9 @@ func (p *serverPrompt) start(ctx context.Context) (*serverRun, error) {
 	}
 	for _, w := range s.Warnings {
 		p.app.stderrf("runnel: warning: %s", termtext.Clean(w))
+	}
+	if p.worktree = s.Worktree; p.worktree != nil && p.run.worktree && !p.run.quiet {
+		p.app.stderrf("runnel: the agent works in %s, on the branch %s; 'runnel sessions worktree %s' shows it", termtext.Clean(p.worktree.Dir), termtext.Clean(p.worktree.Branch), termtext.Clean(s.SessionID))
 	}
 	if p.opt.AllowBypass {
 		p.opt.Warn("", "every tool of this agent runs without asking")
@@ -237,6 +251,9 @@ func (p *serverPrompt) options() (map[string]any, error) {
 	}
 	if p.run.persona != "" {
 		out["persona"] = p.run.persona
+	}
+	if p.run.worktree {
+		out["worktree"] = true
 	}
 	return out, nil
 }

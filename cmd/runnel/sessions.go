@@ -46,8 +46,8 @@ func (a *app) sessionsCommand() *cobra.Command {
 		Short: "List, read, rename, archive and delete sessions",
 		Long: `List sessions and read their items: prompts, answers, tool calls and plans. The
 commands use the running server, or the data directory if no server runs.
-'export', 'import', 'fork', 'rename', 'archive', 'delete', 'budget' and
-'capture' need the running server.`,
+'export', 'import', 'fork', 'rename', 'archive', 'delete', 'budget', 'capture'
+and 'worktree' need the running server.`,
 		Example: `  runnel sessions list
   runnel sessions items 0192f0c1
   runnel sessions rename 0192f0c1 "Fix the login"
@@ -55,13 +55,13 @@ commands use the running server, or the data directory if no server runs.
     jq -r 'select(.payload.type == "message").payload.message.content'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("unknown command %q; use list, show, items, export, import, fork, rename, archive, delete, budget or capture", termtext.Clean(args[0]))
+				return usage("unknown command %q; use list, show, items, export, import, fork, rename, archive, delete, budget, capture or worktree", termtext.Clean(args[0]))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.sessionsList(), a.sessionsShow(), a.sessionsItems(), a.sessionsExport(), a.sessionsImport(), a.sessionsFork(), a.sessionsRename(), a.sessionsArchive(), a.sessionsDelete(), a.sessionsBudget(), a.sessionsCapture())
+	cmd.AddCommand(a.sessionsList(), a.sessionsShow(), a.sessionsItems(), a.sessionsExport(), a.sessionsImport(), a.sessionsFork(), a.sessionsRename(), a.sessionsArchive(), a.sessionsDelete(), a.sessionsBudget(), a.sessionsCapture(), a.sessionsWorktree())
 	return cmd
 }
 
