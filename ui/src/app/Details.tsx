@@ -3,6 +3,7 @@ import { type ReactNode, useMemo, useState } from "react";
 import { byFile, countChanges } from "../model/diff";
 import { useAgentName, useStore } from "../model/store";
 import type { RateLimit, Transcript } from "../model/transcript";
+import { workDir } from "../model/worktree";
 import { Counts, Diff } from "../stream/Diff";
 import { PlanList, planIn, progressOf } from "../stream/Plan";
 import { changesOf } from "../stream/TurnEnd";
@@ -97,7 +98,7 @@ export function Details({
                 className="quiet flex w-full justify-start font-mono text-xs"
                 onClick={() => setShown(f.path)}
               >
-                <span className="truncate">{plain(shortPath(f.path, s.projectDir))}</span>
+                <span className="truncate">{plain(shortPath(f.path, workDir(s)))}</span>
                 <span className="ml-auto">
                   <Counts n={countChanges(f.steps)} />
                 </span>
@@ -115,6 +116,13 @@ export function Details({
               <Visible text={s.projectDir} />
             </span>
           </Fact>
+          {s.worktree && (
+            <Fact name={s.worktree.removed ? "Worktree (removed)" : "Worktree"}>
+              <span className="isolate-text font-mono text-xs">
+                <Visible text={`${s.worktree.branch} in ${s.worktree.root}`} />
+              </span>
+            </Fact>
+          )}
           <Fact name="Agent">{plain(agent)}</Fact>
           {s.modelId && <Fact name="Model">{plain(s.modelId)}</Fact>}
           {s.persona && <Fact name="Profile">{plain(s.persona)}</Fact>}
@@ -136,7 +144,7 @@ export function Details({
           onClose={() => setShown(undefined)}
           wide
         >
-          <Diff changes={changes.filter((c) => c.path === shown)} dir={s.projectDir} />
+          <Diff changes={changes.filter((c) => c.path === shown)} dir={workDir(s)} />
         </Dialog>
       )}
     </aside>

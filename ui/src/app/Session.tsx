@@ -9,6 +9,7 @@ import { go } from "../model/routes";
 import { attempt, refresh, show, useAgentName, useStore } from "../model/store";
 import { empty, pending } from "../model/transcript";
 import { closeFile, useViewed } from "../model/viewer";
+import { workDir } from "../model/worktree";
 import { markLabel, markOf, StateMark } from "../sessions/StateMark";
 import { Commenting } from "../stream/Comments";
 import { Stream } from "../stream/Stream";
@@ -43,7 +44,7 @@ export function Session({ id, item }: { id: string; item?: string }) {
   const asked = waiting[0]?.approval.id;
   const writing = useMemo(() => asked !== undefined && document.activeElement?.id === "composer", [asked]);
 
-  const dir = s?.projectDir ?? "";
+  const dir = s ? workDir(s) : "";
   const project = useMemo(() => (dir ? { session: id, dir } : undefined), [id, dir]);
   const viewed = useViewed(id);
 
@@ -144,7 +145,7 @@ function Header({ s, side, onSide }: { s?: SessionStatus; side?: Side; onSide: (
       <div className="min-w-0 flex-1">
         <h1 className="truncate font-semibold">{s ? plain(s.title) || "New session" : " "}</h1>
         {s && (
-          <p className="truncate text-xs text-muted" title={s.projectDir}>
+          <p className="truncate text-xs text-muted" title={workDir(s)}>
             {plain(
               [s.archived && "archived", mark && markLabel[mark], folderName(s.projectDir), agent, s.modelId]
                 .filter(Boolean)
@@ -229,7 +230,7 @@ function Begin({ s }: { s?: SessionStatus }) {
       <div className="w-full max-w-[52rem] px-4 text-muted">
         {s && (
           <p className="isolate-text">
-            Ready in <code className="font-mono text-sm text-text">{plain(s.projectDir)}</code>
+            Ready in <code className="font-mono text-sm text-text">{plain(workDir(s))}</code>
           </p>
         )}
         <p>

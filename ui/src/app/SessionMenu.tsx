@@ -114,6 +114,14 @@ function Delete({ s, onClose }: { s: SessionStatus; onClose: () => void }) {
           <code className="font-mono break-all">{plain(freed.transcript)}</code>
         </p>
       )}
+      {freed?.worktree && (
+        <p className="mt-2 text-sm text-muted">
+          {freed.worktree.stays
+            ? `Its worktree stays. ${plain(freed.worktree.why)} `
+            : "Its worktree has no work that is not merged, and is removed with its branch: "}
+          <code className="font-mono break-all">{plain(freed.worktree.root)}</code>
+        </p>
+      )}
       <div className="mt-4 flex justify-end gap-2">
         <button type="button" className="button" onClick={onClose}>
           Cancel

@@ -11,6 +11,7 @@ import { Lines } from "./Lines";
 import { type Loaded, useLoaded } from "./loaded";
 import { File, Pending } from "./parts";
 import { Revert } from "./Revert";
+import { Worktree } from "./Worktree";
 
 /** The state of the session's folder in git, and what people do with it. */
 export function Git({ session, version }: { session: string; version: unknown }) {
@@ -21,6 +22,14 @@ export function Git({ session, version }: { session: string; version: unknown })
   return (
     <>
       <section className="min-h-0 flex-1 overflow-y-auto p-4" tabIndex={0} aria-label="Changes in git">
+        <Worktree
+          session={session}
+          version={folder.value}
+          onSaid={(text) => {
+            setSaid(text);
+            if (text !== undefined) void folder.reload(); // a merge commits files
+          }}
+        />
         {!st || folder.error !== undefined ? (
           <Pending of={folder} />
         ) : st.state !== "ready" ? (

@@ -11,6 +11,7 @@ export interface Choices {
   agent?: string;
   dir?: string;
   persona?: string;
+  worktree?: boolean; // the session gets a git worktree of its own
   values?: Readonly<Record<string, Readonly<Record<string, string>>>>; // of settings, by agent
 }
 

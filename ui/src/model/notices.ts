@@ -7,6 +7,7 @@ import type { Notice, NoticeKind } from "../worker/messages";
 import { load, save } from "./keep";
 import { pathOf } from "./routes";
 import { describeAsked } from "./rows";
+import { workDir } from "./worktree";
 
 /** What a person wants to be told about, in this browser. */
 export interface Wishes {
@@ -76,5 +77,5 @@ export function noticeOf(kind: NoticeKind, sessions: readonly SessionStatus[]): 
 
 function asked(s: SessionStatus): string {
   const first = s.pendingApprovals[0];
-  return first ? `Asks: ${plain(describeAsked(first, s.projectDir), 200)}` : "Needs you";
+  return first ? `Asks: ${plain(describeAsked(first, workDir(s)), 200)}` : "Needs you";
 }

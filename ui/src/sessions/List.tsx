@@ -21,6 +21,7 @@ import { go, pathOf } from "../model/routes";
 import { describeAsked } from "../model/rows";
 import { unseen } from "../model/seen";
 import { useAgentName, useStore } from "../model/store";
+import { workDir } from "../model/worktree";
 import { absolute, ago, folderName } from "../text/format";
 import { plain } from "../text/visible";
 import type { SessionStatus } from "../wire/types";
@@ -229,7 +230,7 @@ export const SessionRow = memo(function SessionRow({
   const asks = s.pendingApprovals[0];
   const agent = useAgentName(s.cliType);
   const about = [folder ? folderName(s.projectDir) : "", agent, s.modelId ?? ""].filter(Boolean).join(" · ");
-  const line = mark === "waiting" && asks ? `asks: ${describeAsked(asks, s.projectDir)}` : s.lastLine;
+  const line = mark === "waiting" && asks ? `asks: ${describeAsked(asks, workDir(s))}` : s.lastLine;
   return (
     <li className="lazy-row">
       <a

@@ -1,4 +1,13 @@
-import { ArrowUp, ChevronDown, Ellipsis, Folder, List as ListIcon, Play, RefreshCw } from "lucide-react";
+import {
+  ArrowUp,
+  ChevronDown,
+  Ellipsis,
+  Folder,
+  GitBranch,
+  List as ListIcon,
+  Play,
+  RefreshCw,
+} from "lucide-react";
 import { type FormEvent, useEffect, useRef, useState } from "react";
 import { Command } from "../app/Copy";
 import { Dialog } from "../app/Dialog";
@@ -107,7 +116,11 @@ export function Start({ first, write }: { first: boolean; write: boolean }) {
     setBusy(true);
     setProblem(undefined);
     try {
-      const options = { ...asOptions(c.values), ...(c.profile && { persona: c.profile }) };
+      const options = {
+        ...asOptions(c.values),
+        ...(c.profile && { persona: c.profile }),
+        ...(c.choices.worktree && { worktree: true }),
+      };
       const { id, warnings } = await begin({ cliType: agent.cliType, dir, options }, content, files);
       save("last", { agent: agent.cliType, dir });
       save("start", undefined);
@@ -225,7 +238,14 @@ export function Start({ first, write }: { first: boolean; write: boolean }) {
               <ArrowUp size={15} aria-hidden /> {busy ? "Starting…" : "Send"}
             </button>
           </Field>
-          <Where agent={agent} dir={dir} checking={c.agents === undefined} onOpen={setOpen} />
+          <Where
+            agent={agent}
+            dir={dir}
+            checking={c.agents === undefined}
+            worktree={c.choices.worktree === true}
+            onWorktree={(worktree) => c.change({ worktree })}
+            onOpen={setOpen}
+          />
         </div>
       </form>
       {open === "agent" && (
@@ -282,11 +302,15 @@ function Where({
   agent,
   dir,
   checking,
+  worktree,
+  onWorktree,
   onOpen,
 }: {
   agent: Agent | undefined;
   dir: string;
   checking: boolean;
+  worktree: boolean;
+  onWorktree: (on: boolean) => void;
   onOpen: (what: "agent" | "folder") => void;
 }) {
   const state = agent && readiness(agent);
@@ -319,6 +343,15 @@ function Where({
           {dir ? plain(folderName(dir), 80) : "Choose a folder"}
         </span>
         <ChevronDown size={14} aria-hidden className="shrink-0" />
+      </button>
+      <button
+        type="button"
+        className={`quiet ${worktree ? "text-accent" : ""}`}
+        aria-pressed={worktree}
+        title="The agent works in a new git worktree of the folder, with a branch of its own. Your files stay as they are."
+        onClick={() => onWorktree(!worktree)}
+      >
+        <GitBranch size={14} aria-hidden className="shrink-0" /> In its own worktree
       </button>
       {trouble && (
         <span role="status" className={`px-1.5 text-sm ${state === "checking" ? "text-muted" : "text-mark"}`}>

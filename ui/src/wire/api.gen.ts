@@ -5682,7 +5682,10 @@ export interface components {
             /** @description The places at which the log is not as it was written, at most 100. */
             problems?: components["schemas"]["Damage"][];
         };
-        /** @enum {string} */
+        /**
+         * @description Whether a session's worktree exists and can be examined with git.
+         * @enum {string}
+         */
         WorktreeState: "ready" | "missing" | "refused";
         WorktreeStatus: {
             /**

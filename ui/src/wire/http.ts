@@ -48,8 +48,10 @@ import type {
   SessionStatus,
   SessionUsage,
   Side,
+  WorktreeStatus,
 } from "./types";
 import { parseSessionUsage } from "./usage";
+import { type Merged, parseMerged, parseWorktree } from "./worktree";
 
 export { ApiError };
 
@@ -176,6 +178,7 @@ export type ExportFormat = "jsonl" | "md" | "html";
 export interface Deletion {
   bytes: number; // approximately
   transcript?: string; // path of the agent's own file, which stays
+  worktree?: { root: string; stays: boolean; why: string };
 }
 
 export interface Overview {
@@ -339,9 +342,14 @@ export const api = {
   deletion: async (id: string): Promise<Deletion> => {
     const v = (await call("GET", `${session(id)}/deletion`)) as Record<string, unknown>;
     const transcript = v.transcript as { path?: unknown } | undefined;
+    const w = v.worktree as { root?: unknown; stays?: unknown; why?: unknown } | undefined;
     return {
       bytes: typeof v.freedBytes === "number" ? v.freedBytes : 0,
       transcript: typeof transcript?.path === "string" ? transcript.path : undefined,
+      worktree:
+        typeof w?.root === "string"
+          ? { root: w.root, stays: w.stays === true, why: typeof w.why === "string" ? w.why : "" }
+          : undefined,
     };
   },
   remove: (id: string) => call("DELETE", session(id)),
@@ -397,6 +405,12 @@ export const api = {
     const v = (await post(`${session(id)}/git/revert`, { path, seen, losesUnstaged })) as { kept?: unknown };
     return typeof v.kept === "string" ? v.kept : "";
   },
+  worktree: async (id: string): Promise<WorktreeStatus> =>
+    parseWorktree(await call("GET", `${session(id)}/worktree`)),
+  /** Merges the worktree into the project. A message commits all files before. */
+  mergeWorktree: async (id: string, message: string): Promise<Merged> =>
+    parseMerged(await post(`${session(id)}/worktree/merge`, message.trim() === "" ? {} : { message })),
+  removeWorktree: (id: string, discard: boolean) => post(`${session(id)}/worktree/remove`, { discard }),
   /**
    * Finds items of all sessions and stored conversations. `before` is the next
    * of the page before.

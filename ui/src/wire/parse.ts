@@ -31,6 +31,7 @@ import type {
 } from "./types";
 import { parseRateLimit, parseUsage } from "./usage";
 import { isObj, list, num, type Obj, oneOf, optNum, optSentence, optStr, str } from "./values";
+import { parseSessionWorktree } from "./worktree";
 
 /**
  * A number that JavaScript would round or would print in another form. It keeps
@@ -340,6 +341,7 @@ export function parseStatus(v: unknown): SessionStatus | undefined {
           ),
     commands: v.commands === undefined ? undefined : parseCommands(v.commands),
     resolved: v.resolved === undefined ? undefined : parseResolved(v.resolved),
+    worktree: parseSessionWorktree(v.worktree),
     writer: parseWriter(v.writer),
     lastLine: optStr(v.lastLine),
     lastTurn:

@@ -20,6 +20,8 @@ export type FileDiff = Schemas["FileDiff"];
 /** The state of a session's folder in git. */
 export type FolderStatus = Schemas["FolderStatus"];
 export type ChangedFile = Schemas["ChangedFile"];
+/** The state of the git worktree in which a session's agent works. */
+export type WorktreeStatus = Schemas["WorktreeStatus"];
 /** One of the two changes that a file may have in git. */
 export type Side = "staged" | "unstaged";
 
@@ -159,7 +161,7 @@ export type ConfigChoice = Schemas["ConfigChoice"];
 export type ConfigOption = With<Schemas["ConfigOption"], "choices">;
 
 /** The options that can be set for a session, when it is created and later. */
-export type Options = Pick<Schemas["Options"], "model" | "config" | "persona"> & {
+export type Options = Pick<Schemas["Options"], "model" | "config" | "persona" | "worktree"> & {
   permissionMode?: string; // one of the agent's modes
 };
 
