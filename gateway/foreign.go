@@ -39,13 +39,13 @@ func (m *importer) storedElsewhere(ctx context.Context, owner runnel.Provider, r
 		if runnel.CodeOf(err) == runnel.SessionNotFound {
 			return false, nil
 		}
-		return err == nil && c.Dir != "" && canonical(c.Dir) != rec.ProjectDir, err
+		return err == nil && c.Dir != "" && canonical(c.Dir) != workDir(rec), err
 	}
 	d, lists := owner.(runnel.Discoverer)
 	if _, inFiles := owner.(runnel.Summarizer); !inFiles || !lists {
 		return false, nil
 	}
-	for _, dir := range []string{rec.ProjectDir, ""} { // a conversation that was continued in several folders has a file in each
+	for _, dir := range []string{workDir(rec), ""} { // a conversation that was continued in several folders has a file in each
 		for c, err := range d.Discover(ctx, dir) {
 			if err != nil {
 				return false, errors.Join(err, ctx.Err())

@@ -6720,7 +6720,7 @@ type VerifyAnswer struct {
 	Problems *[]Damage `json:"problems,omitempty"`
 }
 
-// WorktreeState defines model for WorktreeState.
+// WorktreeState Whether a session's worktree exists and can be examined with git.
 type WorktreeState string
 
 // WorktreeStatus defines model for WorktreeStatus.
