@@ -127,7 +127,7 @@ func New(cfg Config) (*Server, error) {
 // apiRoutes returns the routes that the OpenAPI document describes.
 func apiRoutes(sessions *sessions, profiles *profiles, rules *rulebook, files *fileRoutes, streams *stream.Streams, harness *harness, account *account, trail auditor, about *about) []route {
 	return slices.Concat(
-		tagged(tagSessions, slices.Concat(sessions.routes(), sessions.housekeepingRoutes(), queues{sessions.gw, sessions.commands}.routes(), sessions.conversationRoutes(), sessions.usageRoutes(), sessions.retentionRoutes(), sessions.searchRoutes(), sessions.importRoutes(), mcp{gateway.MCPOf(sessions.gw)}.routes())), tagged(tagChanges, slices.Concat(sessions.changeRoutes(), sessions.worktreeRoutes())), tagged(tagProfiles, profiles.routes()), tagged(tagRules, rules.routes()), tagged(tagFiles, files.routes()), tagged(tagStreams, streamRoutes(streams)),
+		tagged(tagSessions, slices.Concat(sessions.routes(), sessions.housekeepingRoutes(), queues{sessions.gw, sessions.commands}.routes(), sessions.conversationRoutes(), sessions.usageRoutes(), sessions.retentionRoutes(), sessions.searchRoutes(), sessions.importRoutes(), mcp{gateway.MCPOf(sessions.gw)}.routes())), tagged(tagChanges, slices.Concat(sessions.changeRoutes(), worktrees{sessions}.routes())), tagged(tagProfiles, profiles.routes()), tagged(tagRules, rules.routes()), tagged(tagFiles, files.routes()), tagged(tagStreams, streamRoutes(streams)),
 		tagged(tagHarness, harness.routes()), tagged(tagAccount, slices.Concat(account.routes(), account.pushRoutes(), trail.routes())), tagged(tagServer, about.routes()))
 }
 

@@ -19,30 +19,33 @@ type (
 	}
 )
 
-func (s *sessions) worktreeRoutes() []route {
+// worktrees holds the handlers for the worktrees of sessions.
+type worktrees struct{ sessions *sessions }
+
+func (h worktrees) routes() []route {
 	refused := []runnel.Code{runnel.GitFailed, runnel.Timeout}
 	changed := append([]runnel.Code{runnel.TurnInProgress}, refused...)
-	return inTurn(&s.atOnce, []route{
+	return inTurn(&h.sessions.atOnce, []route{
 		handle(route{path: "/api/session/{id}/worktree", scope: auth.Read, name: "worktreeStatus",
 			summary: "Get the state of a session's worktree", about: "Returns its branch, the number of commits that the project's branch lacks, the files that are not committed, and whether the project's branch has moved. Fails with GIT_FAILED if the session has no worktree.",
-			fails: refused}, asking(s, s.worktreeStatus)),
+			fails: refused}, asking(h.sessions, h.status)),
 		handleJSON(route{path: "/api/session/{id}/worktree/merge", scope: changeScope, name: "worktreeMerge",
 			summary: "Merge a session's worktree into its project", about: "Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.",
-			fails: changed}, s.worktreeMerge),
+			fails: changed}, h.merge),
 		handleJSON(route{path: "/api/session/{id}/worktree/remove", scope: changeScope, name: "worktreeRemove",
 			summary: "Remove a session's worktree and its branch", about: "Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.",
-			fails: changed}, s.worktreeRemove),
+			fails: changed}, h.remove),
 	})
 }
 
-func (s *sessions) worktreeStatus(r *http.Request) (changes.WorktreeStatus, error) {
-	return gateway.WorktreesOf(s.gw).Status(r.Context(), r.PathValue("id"))
+func (h worktrees) status(r *http.Request) (changes.WorktreeStatus, error) {
+	return gateway.WorktreesOf(h.sessions.gw).Status(r.Context(), r.PathValue("id"))
 }
 
-func (s *sessions) worktreeMerge(r *http.Request, in mergeRequest) (changes.Merged, error) {
-	return gateway.WorktreesOf(s.gw).Merge(whole(r), r.PathValue("id"), in.Message)
+func (h worktrees) merge(r *http.Request, in mergeRequest) (changes.Merged, error) {
+	return gateway.WorktreesOf(h.sessions.gw).Merge(whole(r), r.PathValue("id"), in.Message)
 }
 
-func (s *sessions) worktreeRemove(r *http.Request, in removeRequest) (changes.Removed, error) {
-	return gateway.WorktreesOf(s.gw).Remove(whole(r), r.PathValue("id"), in.Discard)
+func (h worktrees) remove(r *http.Request, in removeRequest) (changes.Removed, error) {
+	return gateway.WorktreesOf(h.sessions.gw).Remove(whole(r), r.PathValue("id"), in.Discard)
 }
