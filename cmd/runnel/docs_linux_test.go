@@ -126,6 +126,9 @@ func TestReadmeCommandLine(t *testing.T) {
 	n := newNewcomer(t)
 	buildAgent(t, filepath.Join(n.home, "bin"))
 	writeFile(t, filepath.Join(n.home, ".config", "runnel", "config.yaml"), []byte(snippet(t)))
+	if seen, code := n.run(t, `sh -c "git init -q && git -c user.name=me -c user.email=me@localhost commit -q --allow-empty -m start"`); code != exitOK {
+		t.Fatalf("exit %d:\n%s", code, seen)
+	}
 	lines := indented(t, "runnel ")
 	if len(lines) < 10 {
 		t.Fatalf("%d commands in the README", len(lines))
@@ -141,7 +144,11 @@ func TestReadmeCommandLine(t *testing.T) {
 		}
 		line = strings.NewReplacer("/backups/", n.home+"/backups/", "ID=VALUE", "pace=fast").Replace(line)
 		if sessionID.MatchString(line) {
-			line = sessionID.ReplaceAllString(line, n.create(t))
+			options := ""
+			if strings.Contains(line, "worktree") {
+				options = `"worktree":true`
+			}
+			line = sessionID.ReplaceAllString(line, n.create(t, options))
 		}
 		if seen, code := n.run(t, "env RUNNEL_AGENT="+agent+" "+line); code != want {
 			t.Errorf("%s: exit %d, want %d:\n%s", line, code, want, seen)
@@ -155,9 +162,9 @@ func TestReadmeCommandLine(t *testing.T) {
 }
 
 // create creates a session of the server and returns its id.
-func (n *newcomer) create(t *testing.T) string {
+func (n *newcomer) create(t *testing.T, options string) string {
 	t.Helper()
-	seen, code := n.run(t, `curl --fail --silent --unix-socket ~/.local/share/runnel/api.sock --json '{"cliType":"mine","projectDir":"`+n.home+`/work"}' http://localhost/api/session/create`)
+	seen, code := n.run(t, `curl --fail --silent --unix-socket ~/.local/share/runnel/api.sock --json '{"cliType":"mine","projectDir":"`+n.home+`/work","options":{`+options+`}}' http://localhost/api/session/create`)
 	var made struct {
 		SessionID string `json:"sessionId"`
 	}

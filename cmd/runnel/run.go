@@ -226,9 +226,9 @@ If a server uses the same data directory, it runs the prompt in a session, which
 the page shows. Approvals that --ask or --answers wait for can be answered on
 the page, too; the first answer counts. If the server restarts, the command
 waits for it and continues. With --worktree, the agent works in a new git
-worktree and not in your own files. --local runs the prompt without the server, as do
---agent-path, --timeout, --trust, --profiles-dir and --extension (apart from
-` + string(runnel.CapToolsResults) + `), which a server does not take.
+worktree and not in your own files. --local runs the prompt without the server,
+as do --agent-path, --timeout, --trust, --profiles-dir and --extension (apart
+from ` + string(runnel.CapToolsResults) + `), which a server does not take.
 
 Ctrl-C cancels the turn. A second Ctrl-C stops the agent, or, if a server runs
 the turn, ends only this command; 'runnel attach' follows the turn again.
@@ -260,7 +260,7 @@ Output formats:
   runnel run --output events "list the TODOs" | jq -r .type
   runnel run --persona reviewer "review the last commit"
   runnel run --resume last "and now the docs"
-  runnel run --worktree "try the other approach"   # see 'runnel sessions worktree'
+  runnel run --worktree "try another way" # see 'runnel sessions worktree'
   runnel run -- "--help is the text of this prompt"`,
 		Args: func(*cobra.Command, []string) error { return nil },
 		RunE: func(cmd *cobra.Command, args []string) error {

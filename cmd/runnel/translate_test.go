@@ -93,6 +93,9 @@ func TestTranslateEveryRecording(t *testing.T) {
 
 func TestTranslateEveryTranscript(t *testing.T) {
 	recordings(t, func(t *testing.T, agent string, a *txtar.Archive) {
+		if agent == "copilot" {
+			t.Skip("its files are only searched; Copilot itself replays a conversation that is opened")
+		}
 		dir := t.TempDir()
 		var transcripts []string
 		for _, f := range a.Files {
