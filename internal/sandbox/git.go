@@ -33,7 +33,7 @@ func (m *mounts) repository(dir string, g guard, rule gitRule) error {
 		return m.gitDir(path, rule)
 	case info.Mode().IsRegular():
 		m.pin(readable, path)
-		if common := linkedTo(path); common != "" && g.exposes(common) == "" {
+		if common := LinkedTo(path); common != "" && g.exposes(common) == "" {
 			m.pin(writable, common)
 			return m.gitDir(common, rule)
 		}
@@ -125,11 +125,12 @@ func placeholder(path string, isDir bool) error {
 	return nil
 }
 
-// linkedTo returns the git directory to which the .git file of a linked worktree
+// LinkedTo returns the git directory to which the .git file of a linked worktree
 // belongs, and "" for any other .git file. Git wrote the path of the file into
 // that directory when it made the worktree. Without this proof, a .git file in
-// the project could choose any directory of the user to be writable.
-func linkedTo(file string) string {
+// the project could choose any directory of the user to be writable, or another
+// project whose settings the agent reads.
+func LinkedTo(file string) string {
 	text, ok := strings.CutPrefix(firstLine(file), "gitdir:")
 	dir := strings.TrimSpace(text)
 	if !ok || dir == "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/sandbox"
 )
 
 // enclosure returns what Claude Code 2.1.329 needs in a sandbox. Of its own
@@ -83,7 +84,7 @@ func ownSettings(content []byte, dir string, brokered bool) []byte {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	own := []string{dir, repositoryOf(dir)}
+	own := append(repositoriesOf(dir), dir)
 	maps.DeleteFunc(projects, func(name string, _ json.RawMessage) bool { return !slices.Contains(own, filepath.Clean(name)) })
 	delete(all, "projects")
 	if len(projects) > 0 {
@@ -99,15 +100,26 @@ func ownSettings(content []byte, dir string, brokered bool) []byte {
 	return out
 }
 
-// repositoryOf returns the nearest folder with a git directory that contains
-// dir, for which the agent has settings, too; dir if there is none.
-func repositoryOf(dir string) string {
-	for up := dir; ; up = filepath.Dir(up) {
-		if st, err := os.Lstat(filepath.Join(up, ".git")); err == nil && st.IsDir() {
-			return up
+// repositoriesOf returns the folders under which the agent (2.1.330) can have
+// settings for dir, apart from dir: the root of the nearest work tree, and for a
+// linked worktree also the repository to which it belongs. A submodule is a
+// repository of its own. Anybody can write a .git file that names the repository
+// of another project, so the repository must name that file, too.
+func repositoriesOf(dir string) []string {
+	for root := dir; ; root = filepath.Dir(root) {
+		git := filepath.Join(root, ".git")
+		if st, err := os.Stat(git); err == nil && (st.IsDir() || st.Mode().IsRegular()) {
+			common := sandbox.LinkedTo(git)
+			switch {
+			case common == "":
+				return []string{root}
+			case filepath.Base(common) == ".git":
+				return []string{root, filepath.Dir(common)}
+			}
+			return []string{root, common} // a bare repository, or that of a submodule
 		}
-		if up == filepath.Dir(up) {
-			return dir
+		if root == filepath.Dir(root) {
+			return nil
 		}
 	}
 }
