@@ -72,9 +72,10 @@ func storedElsewhere(home, dir, id string) bool {
 }
 
 // ownSettings returns the content of .claude.json without what belongs to other
-// projects than dir: their MCP servers, with credentials, their prompts and the
-// ids of their conversations. If brokered is set, the result also lacks the key
-// of a login with an account of the API. It is nil if the content is invalid.
+// projects than dir: their folders, their MCP servers, with credentials, their
+// prompts and the ids of their conversations. If brokered is set, the result also
+// lacks the key of a login with an account of the API. It is nil if the content
+// is invalid.
 func ownSettings(content []byte, dir string, brokered bool) []byte {
 	var all, projects map[string]json.RawMessage
 	if json.Unmarshal(content, &all) != nil || all == nil {
@@ -90,6 +91,7 @@ func ownSettings(content []byte, dir string, brokered bool) []byte {
 	if len(projects) > 0 {
 		all["projects"], _ = json.Marshal(projects) // cannot fail: the values are valid
 	}
+	delete(all, "githubRepoPaths") // in 2.1.330, the folders in which each repository was used
 	if brokered {
 		delete(all, "primaryApiKey")
 	}

@@ -25,7 +25,7 @@ func TestSandboxHasSettingsOfItsProjectOnly(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	text := `{"kept":1,"primaryApiKey":"key","mcpServers":{"user":{}},"projects":{"` + base + `":{"a":"secret"},"` + base + `/other":{"mcpServers":{"x":{"env":{"A":"secret"}}},"lastSessionId":"secret"},"` +
+	text := `{"kept":1,"githubRepoPaths":{"a/b":["` + base + `/other"]},"primaryApiKey":"key","mcpServers":{"user":{}},"projects":{"` + base + `":{"a":"secret"},"` + base + `/other":{"mcpServers":{"x":{"env":{"A":"secret"}}},"lastSessionId":"secret"},"` +
 		repository + `":{"own":1},"` + dir + `/":{"own":2}}}`
 	want := `{"kept":1,"mcpServers":{"user":{}},"primaryApiKey":"key","projects":{"` + repository + `":{"own":1},"` + dir + `/":{"own":2}}}`
 	if got := string(ownSettings([]byte(text), dir, false)); got != want {
