@@ -60,7 +60,9 @@ func enclosure(env, args []string, opt runnel.Options) *agentconn.Enclosure {
 }
 
 // storedElsewhere reports whether a folder of another project than dir has a
-// conversation with this id. home is the agent's folder.
+// conversation with this id, even if dir's own folder has one, too. The agent in
+// the sandbox can write the own folder, so a file there does not prove that the
+// conversation belongs to this project. home is the agent's folder.
 func storedElsewhere(home, dir, id string) bool {
 	root, err := agentconn.OpenFolder(filepath.Join(home, "projects"))
 	if err != nil {
