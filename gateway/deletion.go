@@ -59,7 +59,8 @@ func (h Housekeeping) Deletion(ctx context.Context, ref string) (Deletion, error
 // Delete ends a session with everything that runs in it, and deletes its
 // record, events, queue, debug capture and the uploads that only it has used.
 // The agent's own transcript stays. After a crash the session is either whole
-// or deleted.
+// or deleted. Delete changes nothing and fails with AGENT_ERROR if the agent's
+// stored conversations cannot be read: it could not hide the session's.
 func (h Housekeeping) Delete(ctx context.Context, ref string) (Deletion, error) {
 	id, err := h.g.importer.resolve(ctx, ref, "", false)
 	if err != nil {
@@ -150,6 +151,10 @@ func (h Housekeeping) deleteOnce(ctx context.Context, id string, end bool, check
 				return false, err
 			}
 		}
+		rec, _ := e.snapshot()
+		if _, err := h.isForeign(ctx, rec); err != nil { // before the turn and the queue end
+			return false, err
+		}
 		if err := g.queue.clear(ctx, e); err != nil { // so that no queued prompt starts when the turn ends
 			return false, err
 		}
@@ -176,18 +181,39 @@ func (h Housekeeping) deleteOnce(ctx context.Context, id string, end bool, check
 }
 
 // hide hides the agent's own copy of a session's conversation from the list of
-// conversations and from the search. e is nil if the session is not open.
+// conversations and from the search. It does so even if ctx ends meanwhile, as
+// the deletion does. e is nil if the session is not open.
 func (h Housekeeping) hide(ctx context.Context, id string, e *entry) error {
+	ctx = context.WithoutCancel(ctx)
 	rec, err := h.g.opener.record(ctx, id)
 	if e != nil {
 		rec, _ = e.snapshot()
 	} else if err != nil {
 		return err
 	}
-	if p := h.g.opener.providers.Named(rec.CLIType); p != nil && !h.g.importer.isForeign(ctx, rec) {
+	foreign, err := h.isForeign(ctx, rec)
+	if err != nil {
+		return err
+	}
+	if p := h.g.opener.providers.Named(rec.CLIType); p != nil && !foreign {
 		h.g.hidden.set(h.g.writers.owner(p).Name(), rec.AgentSessionID, true)
 	}
 	return nil
+}
+
+// errNotHidden is the cause of the error of a deletion that cannot hide the
+// session's conversation.
+var errNotHidden = errors.New("gateway: the project of the conversation is not known")
+
+// isForeign is [importer.isForeign] with an error for the client that deletes
+// the session.
+func (h Housekeeping) isForeign(ctx context.Context, rec store.Session) (bool, error) {
+	foreign, err := h.g.importer.isForeign(ctx, rec)
+	if err == nil || ctx.Err() != nil {
+		return foreign, err
+	}
+	name := runnel.DisplayName(h.g.opener.providers.Named(rec.CLIType))
+	return false, runnel.Fail(runnel.AgentError, "the session stays: its conversation cannot be hidden from the list of conversations and from the search, because the stored conversations of "+name+" cannot be read now. Make them readable or remove them, and delete the session again.", errNotHidden, err)
 }
 
 // freed returns what the deletion of a session frees, without the transcript.
@@ -275,7 +301,9 @@ func (h Housekeeping) transcript(ctx context.Context, id string) (*Transcript, e
 	p := h.g.opener.providers.Named(rec.CLIType)
 	_, finds := p.(runnel.Finder)
 	_, inFiles := p.(runnel.Summarizer)
-	if !finds && !inFiles || h.g.importer.isForeign(ctx, rec) {
+	if foreign, err := h.isForeign(ctx, rec); err != nil {
+		return nil, err
+	} else if foreign || !finds && !inFiles {
 		return t, nil
 	}
 	searching, stop := context.WithTimeout(ctx, transcriptTime)

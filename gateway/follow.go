@@ -123,7 +123,7 @@ func (fs *follows) catchUp(ctx context.Context, f *follow, p runnel.Follower) er
 	if err != nil {
 		return err
 	}
-	if n.isOurOwn() || fs.importer.isForeign(ctx, rec) {
+	if n.isOurOwn() || !fs.importer.mayRead(ctx, rec) {
 		return errNotFollowed
 	}
 	reading, stop := context.WithTimeout(ctx, refreshTime)

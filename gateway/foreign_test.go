@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -75,4 +77,118 @@ func TestReportedConversationOfAnotherProjectIsNotRead(t *testing.T) {
 			t.Error("the other conversation is hidden")
 		}
 	})
+}
+
+// unreadable is a locating keeper whose conversations cannot be found while
+// fails is set, and that fails if ctx has ended.
+type unreadable struct {
+	locating
+	fails error
+}
+
+func (u *unreadable) Find(ctx context.Context, id string) (runnel.Conversation, error) {
+	if err := errors.Join(u.fails, ctx.Err()); err != nil {
+		return runnel.Conversation{}, err
+	}
+	return u.locating.Find(ctx, id)
+}
+
+// reopened creates sessions that continue the conversation abc of u in their
+// own project. It returns a gateway in which they are not open.
+func (u *unreadable) reopened(t *testing.T, d *disk, n int) (g *Gateway, ids []string) {
+	t.Helper()
+	u.kept[0].Dir = d.dir
+	u.open = func(o runnel.Options) (runnel.Conn, error) {
+		c, err := script.New().Open(context.Background(), o)
+		return &reporting{Conn: c, id: "abc"}, err
+	}
+	use := func(c *Config) { c.Providers = []runnel.Provider{u} }
+	g = d.open(t, use)
+	for range n {
+		st, err := g.Create(t.Context(), "script", d.dir, runnel.Options{}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.untilStatus(t, g, st.SessionID, func(st Status) bool { return st.AgentSessionID == "abc" })
+		ids = append(ids, st.SessionID)
+	}
+	closeIt(t, g)
+	return d.open(t, use), ids
+}
+
+// The client of a deletion can disconnect while the session is deleted. The
+// conversation is hidden nevertheless.
+func TestDeletionHidesConversationAfterClientDisconnects(t *testing.T) {
+	d := newDisk(t)
+	u := &unreadable{locating: locating{newKeeper(d)}}
+	g, ids := u.reopened(t, d, 1)
+	defer closeIt(t, g)
+	ctx, disconnect := context.WithCancel(t.Context())
+	_, err := HousekeepingOf(g).deleteIf(ctx, ids[0], func() error { disconnect(); return nil })
+	if err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	_, err = g.Status(t.Context(), ids[0])
+	wantCode(t, err, runnel.SessionNotFound)
+	if !g.hidden.isHidden("script:abc") {
+		t.Error("the conversation of the deleted session is not hidden")
+	}
+}
+
+// While the agent's conversations cannot be read, a deletion can neither hide
+// the session's conversation, which may be one of another project, nor leave it
+// visible. It fails and changes nothing.
+func TestDeletionFailsIfTheConversationCannotBeHidden(t *testing.T) {
+	d := newDisk(t)
+	u := &unreadable{locating: locating{newKeeper(d)}}
+	g, ids := u.reopened(t, d, 1)
+	defer closeIt(t, g)
+	id := ids[0]
+	sent := send(t, g, id, "hang")
+	d.until(t, id, is[event.ItemDelta])
+	u.fails = errors.New("the database is malformed")
+	_, err := HousekeepingOf(g).Delete(t.Context(), id)
+	wantCode(t, err, runnel.AgentError)
+	_, err = HousekeepingOf(g).Deletion(t.Context(), id)
+	wantCode(t, err, runnel.AgentError)
+	if st, err := g.Status(t.Context(), id); err != nil || st.TurnID != sent.TurnID {
+		t.Errorf("after a deletion that failed: %+v, %v", st, err)
+	}
+	if g.hidden.isHidden("script:abc") {
+		t.Error("the conversation is hidden, but the session stays")
+	}
+	u.fails = nil
+	remove(t, g, id)
+	if !g.hidden.isHidden("script:abc") {
+		t.Error("the conversation of the deleted session is not hidden")
+	}
+}
+
+// The retention policy skips a session whose conversation it cannot hide, and
+// reports an error at its end.
+func TestRetentionSkipsSessionWhoseConversationCannotBeHidden(t *testing.T) {
+	d := newDisk(t)
+	u := &unreadable{locating: locating{newKeeper(d)}}
+	g, ids := u.reopened(t, d, 1)
+	closeIt(t, g)
+	use := func(c *Config) { c.Providers = []runnel.Provider{u, &fake{open: u.open}} }
+	g = d.open(t, use)
+	st, err := g.Create(t.Context(), "fake", d.dir, runnel.Options{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeIt(t, g)
+	d.age(t, 72*time.Hour, ids[0])
+	d.age(t, 48*time.Hour, st.SessionID)
+	g = d.open(t, use)
+	defer closeIt(t, g)
+	u.fails = errors.New("the database is malformed")
+	x, err := RetentionOf(g).Apply(t.Context(), RetentionPolicy{Age: 24 * time.Hour})
+	wantCode(t, err, runnel.AgentError)
+	if x.Count != 1 || x.Sessions[0].SessionID != st.SessionID {
+		t.Errorf("deleted: %+v", x)
+	}
+	if _, err := g.Status(t.Context(), ids[0]); err != nil {
+		t.Errorf("the skipped session: %v", err)
+	}
 }

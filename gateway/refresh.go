@@ -29,7 +29,7 @@ func (m *importer) refresh(ctx context.Context, e *entry, file string) error {
 	if err != nil || n.isOurOwn() {
 		return err
 	}
-	if m.isForeign(ctx, rec) {
+	if !m.mayRead(ctx, rec) {
 		return ctx.Err()
 	}
 	c := runnel.Conversation{AgentSessionID: rec.AgentSessionID, Dir: workDir(rec)}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -100,16 +101,22 @@ func (r Retention) Preview(ctx context.Context, p RetentionPolicy) (Expiry, erro
 }
 
 // Apply deletes what p selects and returns it. A session that has become active
-// meanwhile stays.
+// meanwhile stays. So does a session whose conversation cannot be hidden; Apply
+// then deletes the others and fails.
 func (r Retention) Apply(ctx context.Context, p RetentionPolicy) (Expiry, error) {
 	x, all, err := r.plan(ctx, p, time.Now())
 	if err != nil {
 		return x, err
 	}
 	x.Count, x.FreedBytes = 0, 0
+	var notHidden error // the first one
 	for _, s := range all {
 		_, err := HousekeepingOf(r.g).deleteIf(ctx, s.SessionID, func() error { return r.stillExpired(ctx, s) })
 		if runnel.CodeOf(err) == runnel.TurnInProgress || runnel.CodeOf(err) == runnel.SessionNotFound {
+			continue
+		}
+		if errors.Is(err, errNotHidden) {
+			notHidden = cmp.Or(notHidden, err)
 			continue
 		}
 		if err != nil {
@@ -123,7 +130,7 @@ func (r Retention) Apply(ctx context.Context, p RetentionPolicy) (Expiry, error)
 		r.g.expired.call(s.SessionID)
 		r.g.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "session deleted by the retention policy", slog.String("session", s.SessionID), slog.String("reason", s.Reason), slog.Time("lastActive", s.LastActiveAt))
 	}
-	return x, nil
+	return x, notHidden
 }
 
 // stillExpired fails with TURN_IN_PROGRESS if a session was used since it was
