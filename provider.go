@@ -255,6 +255,7 @@ type Conversation struct {
 	LastMessage    string            `json:"lastMessage,omitzero"` // beginning of the last message, in one line; only from a Summarizer
 	File           string            `json:"-"`                    // "" to search for it
 	Older          []string          `json:"-"`                    // earlier files of the same conversation
+	StoredFor      func(string) bool `json:"-"`                    // whether one of the files belongs to this directory. Default: only Dir
 	Anywhere       bool              `json:"-"`                    // File may lie outside the agent's folders
 	Trusted        bool              `json:"-"`                    // Options.Trusted, if reading starts the agent
 	Pictures       func(data []byte) `json:"-"`                    // receives the images of prompts before the events that name them, in the goroutine that reads. Default: they are dropped

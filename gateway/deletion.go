@@ -299,7 +299,7 @@ func (h Housekeeping) transcript(ctx context.Context, id string) (*Transcript, e
 	}
 	t := &Transcript{AgentSessionID: rec.AgentSessionID}
 	p := h.g.opener.providers.Named(rec.CLIType)
-	_, finds := p.(runnel.Finder)
+	finder, finds := p.(runnel.Finder)
 	_, inFiles := p.(runnel.Summarizer)
 	if foreign, err := h.isForeign(ctx, rec); err != nil {
 		return nil, err
@@ -308,7 +308,12 @@ func (h Housekeeping) transcript(ctx context.Context, id string) (*Transcript, e
 	}
 	searching, stop := context.WithTimeout(ctx, transcriptTime)
 	defer stop()
-	c, err := discover(searching, p, rec.AgentSessionID, "")
+	var c runnel.Conversation
+	if finds { // a listing would read the files of all conversations, or start the agent
+		c, err = finder.Find(searching, rec.AgentSessionID)
+	} else {
+		c, err = discover(searching, p, rec.AgentSessionID, "")
+	}
 	if err == nil {
 		t.Path = strings.ToValidUTF8(c.File, "\ufffd")
 	} else if ctx.Err() != nil {

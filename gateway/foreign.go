@@ -47,6 +47,9 @@ func (m *importer) storedElsewhere(ctx context.Context, owner runnel.Provider, r
 		if runnel.CodeOf(err) == runnel.SessionNotFound {
 			return false, nil
 		}
+		if c.StoredFor != nil {
+			return err == nil && !c.StoredFor(workDir(rec)), err
+		}
 		return err == nil && c.Dir != "" && canonical(c.Dir) != workDir(rec), err
 	}
 	d, lists := owner.(runnel.Discoverer)

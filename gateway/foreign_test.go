@@ -3,8 +3,10 @@ package gateway
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -190,5 +192,53 @@ func TestRetentionSkipsSessionWhoseConversationCannotBeHidden(t *testing.T) {
 	}
 	if _, err := g.Status(t.Context(), ids[0]); err != nil {
 		t.Errorf("the skipped session: %v", err)
+	}
+}
+
+// An agent can have a file of one conversation for each folder in which it was
+// continued. It belongs to the projects of all these folders.
+func TestDeletionHidesConversationThatWasContinuedElsewhere(t *testing.T) {
+	for own, hidden := range map[bool]bool{true: true, false: false} {
+		d := newDisk(t)
+		u := &unreadable{locating: locating{newKeeper(d)}}
+		g, ids := u.reopened(t, d, 1)
+		u.kept[0].Dir = t.TempDir() // of the newest file
+		u.kept[0].StoredFor = func(dir string) bool { return own && dir == d.dir }
+		remove(t, g, ids[0])
+		if g.hidden.isHidden("script:abc") != hidden {
+			t.Errorf("a file in the session's own folder: %t; hidden: %t", own, !hidden)
+		}
+		closeIt(t, g)
+	}
+}
+
+// unlisted is a locating keeper whose conversations nobody may list.
+type unlisted struct {
+	*unreadable
+	listed atomic.Bool
+}
+
+func (u *unlisted) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
+	u.listed.Store(true)
+	return u.unreadable.Discover(ctx, dir)
+}
+
+// To find the agent's copy of a conversation, a deletion lists no others. For
+// many conversations that takes long, and some agents are started for it.
+func TestDeletionListsNoConversations(t *testing.T) {
+	d := newDisk(t)
+	u := &unlisted{unreadable: &unreadable{locating: locating{newKeeper(d)}}}
+	g, ids := u.reopened(t, d, 1)
+	closeIt(t, g)
+	g = d.open(t, func(c *Config) { c.Providers = []runnel.Provider{u} })
+	defer closeIt(t, g)
+	u.kept = nil // the agent deleted it
+	u.listed.Store(false)
+	if _, err := HousekeepingOf(g).Deletion(t.Context(), ids[0]); err != nil {
+		t.Error(err)
+	}
+	remove(t, g, ids[0])
+	if u.listed.Load() {
+		t.Error("the deletion listed the agent's conversations")
 	}
 }

@@ -79,9 +79,7 @@ func list(root *os.Root, dir string) []runnel.Conversation {
 			AgentSessionID: id, File: filepath.Join(root.Name(), filepath.FromSlash(name)), Size: st.Size(), UpdatedAt: st.ModTime(),
 		})
 	}
-	slices.SortStableFunc(out, func(a, b runnel.Conversation) int {
-		return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), strings.Compare(a.File, b.File))
-	})
+	slices.SortStableFunc(out, newest)
 	return out
 }
 
