@@ -59,8 +59,9 @@ func TestSearchFindsConversationThatIsNoSession(t *testing.T) {
 	}
 }
 
-// zebras waits until a search finds an item of each kind, either of stored
-// conversations or of sessions. It returns these items, and the last one.
+// zebras waits until the search index is complete, a search finds an item of
+// each kind, either of stored conversations or of sessions, and the next search
+// finds the same. It returns these items, and the last one.
 func (s *server) zebras(unopened bool) (found []string, last gateway.SearchHit) {
 	s.t.Helper()
 	s.t.Cleanup(func() {
@@ -71,6 +72,7 @@ func (s *server) zebras(unopened bool) (found []string, last gateway.SearchHit) 
 	until(s.t, "a search", func() bool {
 		var page gateway.SearchPage
 		s.call("GET", "/api/search?q=zebra", nil, &page)
+		before := found
 		found = nil
 		seen := make(map[string]bool)
 		for _, h := range page.Hits {
@@ -79,8 +81,8 @@ func (s *server) zebras(unopened bool) (found []string, last gateway.SearchHit) 
 				seen[string(h.Kind)] = true
 			}
 		}
-		return len(seen) == 4
+		slices.Sort(found)
+		return !page.Indexing && len(seen) == 4 && slices.Equal(before, found)
 	})
-	slices.Sort(found)
 	return found, last
 }
