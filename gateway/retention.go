@@ -116,6 +116,7 @@ func (r Retention) Apply(ctx context.Context, p RetentionPolicy) (Expiry, error)
 			continue
 		}
 		if errors.Is(err, errNotHidden) {
+			r.g.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "session not deleted by the retention policy", slog.String("session", s.SessionID), slog.String("error", err.Error()))
 			notHidden = cmp.Or(notHidden, err)
 			continue
 		}

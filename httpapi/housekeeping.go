@@ -30,9 +30,11 @@ func (s *sessions) housekeepingRoutes() []route {
 			summary: "Archive a session, or take it out of the archive", about: "Lists leave archived sessions out, unless they are asked for them. The session stays usable: its next turn takes it out of the archive. Fails with TURN_IN_PROGRESS while a turn runs or prompts are queued.",
 			fails: []runnel.Code{runnel.SessionDead, runnel.TurnInProgress}}, s.archive),
 		handle(route{path: "/api/session/{id}/deletion", scope: auth.Read, name: "previewDeletion",
-			summary: "Preview the deletion of a session", about: "Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing."}, s.deletion),
+			summary: "Preview the deletion of a session", about: "Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing. Fails as the deletion would, if the agent's stored conversations cannot be read.",
+			fails: []runnel.Code{runnel.AgentError}}, s.deletion),
 		handle(route{method: http.MethodDelete, path: "/api/session/{id}", scope: auth.Send, name: "deleteSession",
-			summary: "Delete a session", about: "Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted."}, s.delete),
+			summary: "Delete a session", about: "Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted. Fails with AGENT_ERROR and changes nothing if the agent's stored conversations cannot be read, because the conversation could then appear again in lists and in the search.",
+			fails: []runnel.Code{runnel.AgentError}}, s.delete),
 	}
 }
 

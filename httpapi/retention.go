@@ -26,7 +26,8 @@ func (s *sessions) retentionRoutes() []route {
 				{name: "maxMib", number: true, doc: "Size instead of the setting, in MiB. Default, if olderThan is absent: the setting."},
 			}}, s.previewRetention),
 		handleJSON(route{path: "/api/retention", scope: auth.Admin, name: "applyRetention",
-			summary: "Delete old sessions", about: "Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. " + rest}, s.applyRetention),
+			summary: "Delete old sessions", about: "Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. If that route fails with AGENT_ERROR for a session, this one deletes the others and fails; the server's log names the session. " + rest,
+			fails: []runnel.Code{runnel.AgentError}}, s.applyRetention),
 	})
 }
 

@@ -543,7 +543,7 @@ export interface paths {
         put?: never;
         /**
          * Delete old sessions
-         * @description Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+         * @description Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. If that route fails with AGENT_ERROR for a session, this one deletes the others and fails; the server's log names the session. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
          */
         post: operations["applyRetention"];
         delete?: never;
@@ -708,7 +708,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a session
-         * @description Requires the scope send. Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted.
+         * @description Requires the scope send. Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted. Fails with AGENT_ERROR and changes nothing if the agent's stored conversations cannot be read, because the conversation could then appear again in lists and in the search.
          */
         delete: operations["deleteSession"];
         options?: never;
@@ -853,7 +853,7 @@ export interface paths {
         };
         /**
          * Preview the deletion of a session
-         * @description Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing.
+         * @description Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing. Fails as the deletion would, if the agent's stored conversations cannot be read.
          */
         get: operations["previewDeletion"];
         put?: never;
@@ -9358,6 +9358,15 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
+            /** @description Bad Gateway: AGENT_ERROR */
+            502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
             /** @description Service Unavailable: STORE_UNAVAILABLE */
             503: {
                 headers: {
@@ -10383,6 +10392,15 @@ export interface operations {
             };
             /** @description Internal Server Error: INTERNAL */
             500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Bad Gateway: AGENT_ERROR */
+            502: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11504,6 +11522,15 @@ export interface operations {
             };
             /** @description Internal Server Error: INTERNAL */
             500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Bad Gateway: AGENT_ERROR */
+            502: {
                 headers: {
                     [name: string]: unknown;
                 };

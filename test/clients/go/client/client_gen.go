@@ -10334,7 +10334,7 @@ type ClientInterface interface {
 
 	// ApplyRetentionWithBody Delete old sessions
 	//
-	// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+	// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. If that route fails with AGENT_ERROR for a session, this one deletes the others and fails; the server's log names the session. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10343,7 +10343,7 @@ type ClientInterface interface {
 
 	// ApplyRetention Delete old sessions
 	//
-	// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+	// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. If that route fails with AGENT_ERROR for a session, this one deletes the others and fails; the server's log names the session. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10443,7 +10443,7 @@ type ClientInterface interface {
 
 	// DeleteSession Delete a session
 	//
-	// Requires the scope send. Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted.
+	// Requires the scope send. Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted. Fails with AGENT_ERROR and changes nothing if the agent's stored conversations cannot be read, because the conversation could then appear again in lists and in the search.
 	//
 	// Corresponds with DELETE /api/session/{id} (the `DeleteSession` operationId).
 	DeleteSession(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10550,7 +10550,7 @@ type ClientInterface interface {
 
 	// PreviewDeletion Preview the deletion of a session
 	//
-	// Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing.
+	// Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing. Fails as the deletion would, if the agent's stored conversations cannot be read.
 	//
 	// Corresponds with GET /api/session/{id}/deletion (the `PreviewDeletion` operationId).
 	PreviewDeletion(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -11795,7 +11795,7 @@ func (c *Client) PreviewRetention(ctx context.Context, params *PreviewRetentionP
 
 // ApplyRetentionWithBody Delete old sessions
 //
-// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. If that route fails with AGENT_ERROR for a session, this one deletes the others and fails; the server's log names the session. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11814,7 +11814,7 @@ func (c *Client) ApplyRetentionWithBody(ctx context.Context, contentType string,
 
 // ApplyRetention Delete old sessions
 //
-// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. If that route fails with AGENT_ERROR for a session, this one deletes the others and fails; the server's log names the session. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12034,7 +12034,7 @@ func (c *Client) ListSessions(ctx context.Context, params *ListSessionsParams, r
 
 // DeleteSession Delete a session
 //
-// Requires the scope send. Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted.
+// Requires the scope send. Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted. Fails with AGENT_ERROR and changes nothing if the agent's stored conversations cannot be read, because the conversation could then appear again in lists and in the search.
 //
 // Corresponds with DELETE /api/session/{id} (the `DeleteSession` operationId).
 func (c *Client) DeleteSession(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12271,7 +12271,7 @@ func (c *Client) ListChanges(ctx context.Context, id string, params *ListChanges
 
 // PreviewDeletion Preview the deletion of a session
 //
-// Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing.
+// Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing. Fails as the deletion would, if the agent's stored conversations cannot be read.
 //
 // Corresponds with GET /api/session/{id}/deletion (the `PreviewDeletion` operationId).
 func (c *Client) PreviewDeletion(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -18241,7 +18241,7 @@ type ClientWithResponsesInterface interface {
 
 	// ApplyRetentionWithBodyWithResponse Delete old sessions
 	//
-	// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+	// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. If that route fails with AGENT_ERROR for a session, this one deletes the others and fails; the server's log names the session. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18250,7 +18250,7 @@ type ClientWithResponsesInterface interface {
 
 	// ApplyRetentionWithResponse Delete old sessions
 	//
-	// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+	// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. If that route fails with AGENT_ERROR for a session, this one deletes the others and fails; the server's log names the session. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18358,7 +18358,7 @@ type ClientWithResponsesInterface interface {
 
 	// DeleteSessionWithResponse Delete a session
 	//
-	// Requires the scope send. Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted.
+	// Requires the scope send. Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted. Fails with AGENT_ERROR and changes nothing if the agent's stored conversations cannot be read, because the conversation could then appear again in lists and in the search.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18475,7 +18475,7 @@ type ClientWithResponsesInterface interface {
 
 	// PreviewDeletionWithResponse Preview the deletion of a session
 	//
-	// Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing.
+	// Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing. Fails as the deletion would, if the agent's stored conversations cannot be read.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -22628,6 +22628,8 @@ type ApplyRetentionResponse struct {
 	JSON429 *Error
 	// JSON500 the response for an HTTP 500 `application/json` response
 	JSON500 *Error
+	// JSON502 the response for an HTTP 502 `application/json` response
+	JSON502 *Error
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
@@ -22679,6 +22681,11 @@ func (r ApplyRetentionResponse) GetJSON429() *Error {
 // GetJSON500 returns the response for an HTTP 500 `application/json` response
 func (r ApplyRetentionResponse) GetJSON500() *Error {
 	return r.JSON500
+}
+
+// GetJSON502 returns the response for an HTTP 502 `application/json` response
+func (r ApplyRetentionResponse) GetJSON502() *Error {
+	return r.JSON502
 }
 
 // GetJSON503 returns the response for an HTTP 503 `application/json` response
@@ -23674,6 +23681,8 @@ type DeleteSessionResponse struct {
 	JSON429 *Error
 	// JSON500 the response for an HTTP 500 `application/json` response
 	JSON500 *Error
+	// JSON502 the response for an HTTP 502 `application/json` response
+	JSON502 *Error
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
@@ -23720,6 +23729,11 @@ func (r DeleteSessionResponse) GetJSON429() *Error {
 // GetJSON500 returns the response for an HTTP 500 `application/json` response
 func (r DeleteSessionResponse) GetJSON500() *Error {
 	return r.JSON500
+}
+
+// GetJSON502 returns the response for an HTTP 502 `application/json` response
+func (r DeleteSessionResponse) GetJSON502() *Error {
+	return r.JSON502
 }
 
 // GetJSON503 returns the response for an HTTP 503 `application/json` response
@@ -24771,6 +24785,8 @@ type PreviewDeletionResponse struct {
 	JSON429 *Error
 	// JSON500 the response for an HTTP 500 `application/json` response
 	JSON500 *Error
+	// JSON502 the response for an HTTP 502 `application/json` response
+	JSON502 *Error
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
@@ -24817,6 +24833,11 @@ func (r PreviewDeletionResponse) GetJSON429() *Error {
 // GetJSON500 returns the response for an HTTP 500 `application/json` response
 func (r PreviewDeletionResponse) GetJSON500() *Error {
 	return r.JSON500
+}
+
+// GetJSON502 returns the response for an HTTP 502 `application/json` response
+func (r PreviewDeletionResponse) GetJSON502() *Error {
+	return r.JSON502
 }
 
 // GetJSON503 returns the response for an HTTP 503 `application/json` response
@@ -30205,7 +30226,7 @@ func (c *ClientWithResponses) PreviewRetentionWithResponse(ctx context.Context, 
 
 // ApplyRetentionWithBodyWithResponse Delete old sessions
 //
-// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. If that route fails with AGENT_ERROR for a session, this one deletes the others and fails; the server's log names the session. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -30220,7 +30241,7 @@ func (c *ClientWithResponses) ApplyRetentionWithBodyWithResponse(ctx context.Con
 
 // ApplyRetentionWithResponse Delete old sessions
 //
-// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. If that route fails with AGENT_ERROR for a session, this one deletes the others and fails; the server's log names the session. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -30400,7 +30421,7 @@ func (c *ClientWithResponses) ListSessionsWithResponse(ctx context.Context, para
 
 // DeleteSessionWithResponse Delete a session
 //
-// Requires the scope send. Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted.
+// Requires the scope send. Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted. Fails with AGENT_ERROR and changes nothing if the agent's stored conversations cannot be read, because the conversation could then appear again in lists and in the search.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -30595,7 +30616,7 @@ func (c *ClientWithResponses) ListChangesWithResponse(ctx context.Context, id st
 
 // PreviewDeletionWithResponse Preview the deletion of a session
 //
-// Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing.
+// Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing. Fails as the deletion would, if the agent's stored conversations cannot be read.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -34855,6 +34876,13 @@ func ParseApplyRetentionResponse(rsp *http.Response) (*ApplyRetentionResponse, e
 		}
 		response.JSON500 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 502:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON502 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
 		var dest Error
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -35817,6 +35845,13 @@ func ParseDeleteSessionResponse(rsp *http.Response) (*DeleteSessionResponse, err
 			return nil, err
 		}
 		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 502:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON502 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
 		var dest Error
@@ -36833,6 +36868,13 @@ func ParsePreviewDeletionResponse(rsp *http.Response) (*PreviewDeletionResponse,
 			return nil, err
 		}
 		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 502:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON502 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
 		var dest Error
