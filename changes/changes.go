@@ -192,7 +192,11 @@ func (g *Git) open(ctx context.Context, f Folder) (*repository, Status, error) {
 	if f.Trusted {
 		return r, Status{State: StateReady}, nil
 	}
-	if problem, err = g.check(ctx, r); err != nil {
+	r.known, problem, err = g.inspect(ctx, r)
+	if err == nil && problem == "" {
+		problem, err = g.check(ctx, r)
+	}
+	if err != nil {
 		return nil, Status{}, err
 	}
 	if problem != "" {

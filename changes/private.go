@@ -97,8 +97,8 @@ func (g *Git) isolate(ctx context.Context, r *repository) (_ *private, err error
 		links[filepath.Base(path)] = path
 	}
 	for name, to := range links {
-		if _, err := os.Lstat(to); err != nil {
-			continue
+		if _, err := os.Lstat(to); err != nil || r.known != nil && r.known.absent[to] {
+			continue // what appeared since the inspection may be a link for a moment
 		}
 		if err := os.Symlink(to, filepath.Join(dir, filepath.FromSlash(name))); err != nil {
 			return nil, fmt.Errorf("create a private git directory: %w", err)

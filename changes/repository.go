@@ -25,6 +25,7 @@ type repository struct {
 	prefix string // path of the folder in root, with slashes; "" if it is root
 	dir    string // git directory of the work tree
 	common string // git directory of the repository, which differs for a linked work tree
+	known  *state // of a closed folder since the last command that reads; nil if it must be inspected
 }
 
 const maxPointer = 8 << 10 // bytes of a .git file
@@ -68,6 +69,9 @@ func follow(f Folder, file string) (dir, problem string) {
 	}
 	if f.Trusted {
 		return to, ""
+	}
+	if f.Closed {
+		to = canonical(to) // a link on the way could be replaced
 	}
 	if back, err := readPointer(filepath.Join(to, "gitdir"), ""); err == nil && same(back, file) {
 		return to, ""
@@ -113,6 +117,9 @@ func readPointer(file, prefix string) (string, error) {
 // write to. In an untrusted folder none of them may be a link.
 func (r *repository) complete() (problem string) {
 	if common, err := readPointer(filepath.Join(r.dir, "commondir"), ""); err == nil {
+		if r.folder.Closed && !r.folder.Trusted {
+			common = canonical(common)
+		}
 		r.common = common
 		if !r.folder.Trusted && !isWorktreeOf(r.dir, common) {
 			return filepath.Join(r.dir, "commondir") + " leads to a repository elsewhere: " + text.OneLine(common, 300) + ". Runnel uses it in trusted folders only."
@@ -130,8 +137,7 @@ func (r *repository) complete() (problem string) {
 			return path + " is a link. Runnel follows it in trusted folders only."
 		}
 	}
-	_, problem = r.outside()
-	return problem
+	return ""
 }
 
 // checkObjects fails if a link is among the folders of objects, because git would

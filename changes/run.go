@@ -54,12 +54,13 @@ func (g *Git) within(ctx context.Context, r *repository, c command) ([]byte, err
 		c.args = append([]string{"-C", r.root}, c.args...)
 		return g.run(ctx, r, c)
 	}
-	if _, problem := r.outside(); problem != "" { // the repository may have changed since it was opened
-		return nil, failed(problem)
-	}
 	if r.folder.Closed && c.reads {
-		return r.unmoved(func() ([]byte, error) { return g.alone(ctx, r, c) })
+		return g.unmoved(ctx, r, func() ([]byte, error) { return g.alone(ctx, r, c) })
 	}
+	if err := g.allowed(ctx, r); err != nil { // the repository may have changed since it was opened
+		return nil, err
+	}
+	r.known = nil // the command changes it
 	return g.alone(ctx, r, c)
 }
 
@@ -87,19 +88,29 @@ func safe() []string {
 	}
 }
 
+// enter waits until another git may run in the repository. The caller calls
+// leave when it has run.
+func (g *Git) enter(ctx context.Context, r *repository) (leave func(), err error) {
+	part, err := g.own.Enter(ctx, r.common)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case g.runs <- struct{}{}:
+		return func() { <-g.runs; part() }, nil
+	case <-ctx.Done():
+		part()
+		return nil, ctx.Err()
+	}
+}
+
 // run runs git and returns what it prints.
 func (g *Git) run(ctx context.Context, r *repository, c command) ([]byte, error) {
-	leave, err := g.own.Enter(ctx, r.common)
+	leave, err := g.enter(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	select {
-	case g.runs <- struct{}{}:
-		defer func() { <-g.runs }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 	ctx, cancel := context.WithTimeout(ctx, c.time)
 	defer cancel()
 	env, err := g.pin(ctx, r.folder)
