@@ -95,3 +95,62 @@ func TestStatusShowsNothingOfAnotherRepository(t *testing.T) {
 		})
 	}
 }
+
+// A list of further objects may be empty, and may name folders in the folder
+// itself.
+func TestStatusAcceptsAlternatesInTheFolder(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		list  string // OTHER is another repository
+		state State
+	}{
+		"empty":                        {"", StateReady},
+		"comments":                     {"# none\n\n", StateReady},
+		"absolute":                     {"FOLDER/lent/objects\n", StateReady},
+		"relative, without newline":    {"# own\n../../lent/objects", StateReady},
+		"one elsewhere":                {"../../lent/objects\nOTHER/.git/objects\n", StateRefused},
+		"relative elsewhere":           {"../../../../../../OTHER/.git/objects\n", StateRefused},
+		"quoted":                       {`"OTHER/.git/objects"` + "\n", StateRefused},
+		"by a link":                    {"../../linked/objects\n", StateRefused},
+		"a folder with its own list":   {"../../listing\n", StateRefused},
+		"a folder with a link":         {"../../linked\n", StateRefused},
+		"a folder that does not exist": {"../../absent\n", StateRefused},
+		"too long":                     {strings.Repeat("#", maxAlternates) + "\n", StateRefused},
+		"too many":                     {strings.Repeat("../../lent/objects\n", maxLent+1), StateRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rg, other := newRig(t), newRig(t)
+			in := func(name string) string { return filepath.Join(rg.folder.Dir, name) }
+			rg.put("linked/x", "")
+			rg.put(".git/info/exclude", "/lent\n/linked\n/listing\n")
+			rg.put("listing/info/alternates", filepath.Join(other.folder.Dir, ".git", "objects")+"\n")
+			if err := os.Symlink(filepath.Join(other.folder.Dir, ".git", "objects"), in("linked/objects")); err != nil {
+				t.Fatal(err)
+			}
+			lent := strings.Contains(c.list, "lent/")
+			if lent { // the older objects are only there
+				if err := os.MkdirAll(in("lent"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Rename(in(".git/objects"), in("lent/objects")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rg.put(".git/objects/info/alternates", strings.NewReplacer("FOLDER", rg.folder.Dir, "OTHER", other.folder.Dir).Replace(c.list))
+			rg.put("a.txt", "one\nchanged\nthree\n")
+			rg.folder.Closed = true
+			st := rg.status()
+			if st.State != c.state {
+				t.Fatalf("got %s: %s", st.State, st.Problem)
+			}
+			if c.state == StateRefused {
+				return
+			}
+			equal(t, "diff", rg.lines("a.txt", Unstaged), " one|-two|+changed| three")
+			rg.stage("a.txt")
+			rg.commit("second")
+			equal(t, "files", rg.files(), "")
+		})
+	}
+}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,11 +25,15 @@ const (
 	timeGrain = 20 * time.Millisecond // two changes of a file may have the same time if less is between them
 )
 
+const unread = " cannot be read, so Runnel cannot check that it leads to no other repository."
+
 // A state stands for the objects and references of a closed folder at one time.
 type state struct {
 	sum    string          // changes if a part of them is replaced, also if the part is put back
 	above  [][]place       // the git directories, each with the directories above it
 	absent map[string]bool // paths of parts that do not exist
+	listed bool            // there is a list of further folders of objects that is not empty
+	lent   []string        // the folders in it
 	newest time.Time       // of the last change
 }
 
@@ -41,7 +47,8 @@ type place struct {
 type inspection struct {
 	ctx   context.Context
 	r     *repository
-	left  int // directory entries that may still be read
+	left  int  // directory entries that may still be read
+	lent  bool // it is at the folders that a list of further objects names
 	sum   hash.Hash
 	state state
 }
@@ -82,23 +89,24 @@ func (in *inspection) all() (problem string) {
 			return problem
 		}
 	}
-	for _, p := range []struct {
-		dir   string
-		names []string
-	}{
-		{in.r.common, []string{"objects", "refs", "packed-refs", "shallow"}}, {in.r.dir, []string{"HEAD", "index", "reftable"}},
-	} {
-		root, err := nofollow.Root(p.dir)
-		if err != nil {
-			return p.dir + " cannot be read."
-		}
-		for _, name := range p.names {
-			if problem = in.part(root, p.dir, name, 0); problem != "" {
-				break
-			}
-		}
-		_ = root.Close()
-		if problem != "" {
+	if problem := in.parts(in.r.common, "objects", "refs", "packed-refs", "shallow"); problem != "" {
+		return problem
+	}
+	if problem := in.parts(in.r.dir, "HEAD", "index", "reftable"); problem != "" {
+		return problem
+	}
+	return in.lenders()
+}
+
+// parts examines entries of the directory at path dir.
+func (in *inspection) parts(dir string, names ...string) (problem string) {
+	root, err := nofollow.Root(dir)
+	if err != nil {
+		return dir + unread
+	}
+	defer root.Close()
+	for _, name := range names {
+		if problem := in.part(root, dir, name, 0); problem != "" {
 			return problem
 		}
 	}
@@ -136,7 +144,7 @@ func (in *inspection) part(root *os.Root, dir, name string, depth int) (problem 
 	path := filepath.Join(dir, name)
 	st, err := root.Lstat(name)
 	switch {
-	case err != nil:
+	case err != nil: // git cannot read it either
 		if depth == 0 {
 			in.state.absent[path] = true
 			fmt.Fprintf(in.sum, "%q is absent\n", path)
@@ -149,18 +157,22 @@ func (in *inspection) part(root *os.Root, dir, name string, depth int) (problem 
 		return path + " is a link. Runnel does not follow it for an agent in a sandbox or a token for one project."
 	case !st.IsDir() && !st.Mode().IsRegular():
 		return path + " is no regular file, so git cannot use it safely. Remove it."
-	case !st.IsDir() && st.Size() > 0 && strings.EqualFold(path, filepath.Join(in.r.common, "objects", "info", "alternates")):
-		return path + " leads to the objects of another repository, which neither an agent in a sandbox nor a token for one project may read. Run git repack -a -d in the folder, and remove the file."
 	}
 	inode, at := changeTime(st)
 	fmt.Fprintf(in.sum, "%q %d %d\n", path, inode, at.UnixNano())
 	in.changed(at)
 	if !st.IsDir() {
+		if st.Size() > 0 && in.isList(path) {
+			return in.alternates(path)
+		}
 		return ""
 	}
 	sub, err := nofollow.OpenDir(root, name)
 	if err != nil {
-		return "" // git cannot read it either; a replacement changes what was noted
+		if _, err := root.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			return "" // a new one would have another state
+		}
+		return path + unread
 	}
 	defer sub.Close()
 	return in.entries(sub, path, depth+1)
@@ -170,7 +182,7 @@ func (in *inspection) part(root *os.Root, dir, name string, depth int) (problem 
 func (in *inspection) note(root *os.Root, dir, name string) (problem string) {
 	st, err := root.Lstat(name)
 	if err != nil {
-		return filepath.Join(dir, name) + " cannot be read."
+		return filepath.Join(dir, name) + unread
 	}
 	inode, at := changeTime(st)
 	fmt.Fprintf(in.sum, "%q %d %d\n", filepath.Join(dir, name), inode, at.UnixNano())
@@ -183,7 +195,7 @@ func (in *inspection) note(root *os.Root, dir, name string) (problem string) {
 func (in *inspection) entries(root *os.Root, path string, depth int) (problem string) {
 	f, err := root.Open(".")
 	if err != nil {
-		return ""
+		return path + unread
 	}
 	defer f.Close()
 	tooMany := in.r.common + " has too many objects and references to check. Run git gc in the folder."
@@ -206,8 +218,11 @@ func (in *inspection) entries(root *os.Root, path string, depth int) (problem st
 				return problem
 			}
 		}
-		if err != nil || len(list) == 0 {
+		switch {
+		case errors.Is(err, io.EOF) || errors.Is(err, fs.ErrNotExist):
 			return ""
+		case err != nil:
+			return path + unread
 		}
 	}
 }
@@ -216,7 +231,7 @@ func (in *inspection) entries(root *os.Root, path string, depth int) (problem st
 // changes the time of the git directory, and a new file that of the project.
 // Replacing a directory changes its own time and that of the one above it.
 func (s *state) same(after *state) bool {
-	if s.sum != after.sum || len(s.above) != len(after.above) {
+	if s.sum != after.sum || s.listed != after.listed || !slices.Equal(s.lent, after.lent) || len(s.above) != len(after.above) {
 		return false
 	}
 	for i, before := range s.above {

@@ -96,6 +96,12 @@ func (g *Git) isolate(ctx context.Context, r *repository) (_ *private, err error
 	for _, path := range shared {
 		links[filepath.Base(path)] = path
 	}
+	if r.known != nil && r.known.listed {
+		delete(links, "objects")
+		if err := p.lend(filepath.Join(r.common, "objects"), r.known.lent); err != nil {
+			return nil, err
+		}
+	}
 	for name, to := range links {
 		if _, err := os.Lstat(to); err != nil || r.known != nil && r.known.absent[to] {
 			continue // what appeared since the inspection may be a link for a moment

@@ -2,12 +2,14 @@ package changes
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -111,7 +113,7 @@ func TestStatusOfBusyRepository(t *testing.T) {
 	}
 }
 
-// A check of many files ends with its context, and counts as a git that runs.
+// A check counts as a git that runs, and is bounded.
 func TestStatusChecksLargeRepositoryWithinLimits(t *testing.T) {
 	t.Parallel()
 	rg := newRig(t)
@@ -126,19 +128,28 @@ func TestStatusChecksLargeRepositoryWithinLimits(t *testing.T) {
 	if st := rg.status(); st.State != StateRefused || !strings.Contains(st.Problem, "git gc") {
 		t.Errorf("got %s: %s", st.State, st.Problem)
 	}
-	for range maxRuns { // all other gits run
-		rg.git.runs <- struct{}{}
-	}
-	done := make(chan error, 1)
-	ctx, end := context.WithCancel(t.Context())
-	go func() {
-		_, err := rg.git.Status(ctx, rg.folder)
-		done <- err
-	}()
-	end()
-	if err := <-done; err == nil {
-		t.Error("the check ran beyond the limit")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		g := New(rg.env())
+		for range maxRuns {
+			g.runs <- struct{}{}
+		}
+		done := make(chan Status, 1)
+		go func() {
+			st, err := g.Status(t.Context(), rg.folder)
+			if err != nil {
+				t.Error(err)
+			}
+			done <- st
+		}()
+		synctest.Wait()
+		if len(done) > 0 {
+			t.Error("the check ran while the largest number of gits ran")
+		}
+		<-g.runs
+		if st := <-done; st.State != StateRefused {
+			t.Errorf("got %s: %s", st.State, st.Problem)
+		}
+	})
 }
 
 func TestStatusSettlesBeforeRead(t *testing.T) {
@@ -147,5 +158,39 @@ func TestStatusSettlesBeforeRead(t *testing.T) {
 	s := state{newest: now}
 	if err := s.settle(t.Context()); err != nil || time.Since(now) < timeGrain {
 		t.Errorf("got %v after %s", err, time.Since(now))
+	}
+}
+
+// The list of further objects that git reads is a copy, which an agent cannot
+// change.
+func TestStatusReadsCopyOfAlternates(t *testing.T) {
+	t.Parallel()
+	rg := newRig(t)
+	rg.put("a.txt", "changed\n")
+	rg.put(".git/info/exclude", "/copied\n")
+	rg.put("copied/x", "")
+	rg.run("branch", "info/alternates")
+	rg.put(".git/objects/info/alternates", "# none\n"+rg.folder.Dir+"/copied\n")
+	rg.around(`[ -L "$GIT_DIR/objects" ] || cp "$GIT_DIR/objects/info/alternates" ../copied/list`, ":")
+	rg.folder.Closed = true
+	equal(t, "files", rg.files(), "a.txt unstaged:update")
+	equal(t, "list", rg.read("copied/list"), filepath.Join(rg.folder.Dir, "copied")+"\n")
+}
+
+func TestInspectionReadsBoundedNumberOfEntries(t *testing.T) {
+	t.Parallel()
+	rg := newRig(t)
+	rg.folder.Closed = true
+	r, problem := findRepository(rg.folder)
+	if problem != "" {
+		t.Fatal(problem)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, in := range []*inspection{{ctx: t.Context(), left: 3}, {ctx: ended, left: maxParts}} {
+		in.r, in.sum, in.state.absent = r, sha256.New(), make(map[string]bool)
+		if problem := in.all(); !strings.Contains(problem, "too many objects") || in.left < -1024 {
+			t.Errorf("got %q with %d left", problem, in.left)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -37,5 +38,17 @@ func TestRepositoryThatMakesGitWaitDelaysNoOther(t *testing.T) {
 	end()
 	for range 2 * maxRuns {
 		<-waiting
+	}
+}
+
+func TestStatusRefusesPipeAmongObjects(t *testing.T) {
+	t.Parallel()
+	rg := newRig(t)
+	rg.folder.Closed = true
+	if err := syscall.Mkfifo(filepath.Join(rg.folder.Dir, ".git", "refs", "heads", "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if st := rg.status(); st.State != StateRefused || !strings.Contains(st.Problem, "pipe is no regular file") {
+		t.Errorf("got %s: %s", st.State, st.Problem)
 	}
 }
