@@ -214,6 +214,7 @@ func (s *Session) stageAll(lt *liveTurn, evs []event.Event) {
 		s.stage(ev)
 		if event.Ends(ev.Body) {
 			s.stageReturn(lt, ev.At)
+			s.decided = append(s.decided, lt.reach.counted.end()...)
 		}
 		switch b := ev.Body.(type) {
 		case event.ApprovalRequested:

@@ -268,6 +268,7 @@ func (s *Session) detach() bool {
 		return false
 	}
 	close(s.link.quit)
+	s.endCount(&s.link.counted)
 	s.link.release()
 	s.link = nil
 	err := Fail(StoreUnavailable, "the server is restarting and the turn continues; read it from the log after the restart")
@@ -275,6 +276,7 @@ func (s *Session) detach() bool {
 		for _, q := range lt.asked {
 			q.end(err)
 		}
+		s.endCount(&lt.reach.counted)
 		lt.handle.abandon(err)
 	}
 	s.live = nil

@@ -32,24 +32,23 @@ const (
 	maxReachAsked   = 50              // questions of a turn
 	maxReachWaiting = 64              // connections of a turn that wait for answers
 	maxReachAllowed = 200             // hosts that are allowed for a session
-	maxReachCounted = 1000            // decisions of rules that Config.Decided got, see countReach
 	reachTimeout    = 5 * time.Minute // for an answer
 )
 
 // reachState is what a session remembers about hosts that Options.Egress does
 // not list. Only the actor uses it.
 type reachState struct {
-	allowed  map[string]bool   // by key: allowed for the session
-	counted  map[string]string // turn in which Config.Decided got a decision of a rule, by key and rule
-	answered []reachAnswered   // since the last flush
+	allowed  map[string]bool // by key: allowed for the session
+	answered []reachAnswered // since the last flush
 }
 
 // reachTurn is what a turn remembers about hosts. Only the actor uses it.
 type reachTurn struct {
-	open   map[string]*reachQuestion // by key
-	byID   map[string]*reachQuestion // by id of the approval, also those of resolved ones
-	once   map[string]bool           // allowed once, but no connection waited any more
-	denied map[string]string         // why people refused a host in this turn
+	open    map[string]*reachQuestion // by key
+	byID    map[string]*reachQuestion // by id of the approval, also those of resolved ones
+	once    map[string]bool           // allowed once, but no connection waited any more
+	denied  map[string]string         // why people refused a host in this turn
+	counted reachCount                // decisions of rules
 }
 
 func newReachTurn() reachTurn {
@@ -126,7 +125,7 @@ func (s *Session) reacher(l *link) func(ctx context.Context, host string, port i
 		if why := s.unaskable(ctx, l, host); why != "" {
 			return refusedReach(why)
 		}
-		if answer, ok := s.reachByRule(ctx, a, reachKey(host, port)); ok {
+		if answer, ok := s.reachByRule(ctx, l, a, reachKey(host, port)); ok {
 			return answer
 		}
 		w, answer := s.reachByPeople(ctx, l, a, reachKey(host, port))
@@ -165,9 +164,9 @@ func (s *Session) unaskable(ctx context.Context, l *link, host string) string {
 }
 
 // reachByRule lets Config.Judge decide. A decision of a rule is no event, because
-// a turn may make thousands of connections; Config.Decided gets the first one of
-// a turn.
-func (s *Session) reachByRule(ctx context.Context, a event.Approval, key string) (EgressAnswer, bool) {
+// a turn may make thousands of connections; see reachCount for those that
+// Config.Decided gets.
+func (s *Session) reachByRule(ctx context.Context, l *link, a event.Approval, key string) (EgressAnswer, bool) {
 	if s.cfg.Judge == nil {
 		return EgressAnswer{}, false
 	}
@@ -185,30 +184,16 @@ func (s *Session) reachByRule(ctx context.Context, a event.Approval, key string)
 		}
 		resolved := event.ApprovalResolved{Choice: v.d.Choice, By: v.d.By, Reason: v.d.Reason, Rule: v.d.Maker.Rule}
 		if s.take(ctx) == nil { // not do: the session may wait for this connection to end
-			s.countReach(a, resolved, v.d.Maker, key)
-			s.pass()
+			defer s.pass()
+			if s.link != l {
+				return refusedReach(whyNoAgent), true
+			}
+			s.countReach(l, Decided{At: time.Now(), Approval: a, Resolved: resolved, Maker: v.d.Maker}, key)
 		}
 		return reachAnswer(a, resolved, v.d.Maker), true
 	case <-limited.Done():
 		return EgressAnswer{}, false // reachByPeople returns at once if ctx has ended
 	}
-}
-
-// countReach passes a decision of a rule to Config.Decided, once in a turn.
-func (s *Session) countReach(a event.Approval, r event.ApprovalResolved, m Maker, key string) {
-	turn := ""
-	if lt := s.reachingTurn(); lt != nil {
-		turn = lt.rules.turn
-	}
-	key += " " + strconv.FormatInt(m.Rule, 10)
-	if before, ok := s.reach.counted[key]; ok && before == turn || s.cfg.Decided == nil {
-		return
-	}
-	if s.reach.counted == nil || len(s.reach.counted) >= maxReachCounted {
-		s.reach.counted = make(map[string]string)
-	}
-	s.reach.counted[key] = turn
-	s.cfg.Decided(Decided{Turn: turn, At: time.Now(), Approval: a, Resolved: r, Maker: m})
 }
 
 // reachingTurn returns the turn in which people are asked; nil if there is none.

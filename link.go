@@ -22,6 +22,7 @@ type link struct {
 	out     []arrival     // buffer of screened; used by the actor only
 	closed  chan struct{} // closed once Conn.Close has returned
 	release func()        // returned by Config.Reserve
+	counted reachCount    // decisions of rules about hosts outside of turns; used by the actor only
 }
 
 // An arrival is one result of Conn.Next.
@@ -344,6 +345,7 @@ func (s *Session) unlink() {
 	}
 	s.link.beginClose(s)
 	close(s.link.quit)
+	s.endCount(&s.link.counted)
 	s.gone, s.link = s.link.closed, nil
 }
 

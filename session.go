@@ -140,7 +140,9 @@ type Config struct {
 	// called by the session's goroutine and must not block or call the session.
 	Recorded func([]event.Event)
 
-	// Decided is called with every resolved approval, after Recorded. The
+	// Decided is called with every resolved approval, after Recorded. Of the
+	// decisions of rules about hosts, it gets the first one of each host and
+	// port in a turn, and after 50 of them only their number, in the title. The
 	// restrictions of Recorded apply.
 	Decided func(Decided)
 
