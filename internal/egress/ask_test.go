@@ -128,11 +128,16 @@ func TestProxyEndsQuestions(t *testing.T) {
 		over <- host
 		return Answer{Why: "nobody answered"}
 	})
-	left, _ := r.open(t, "secret", connectTo("left.example.com", 443))
-	<-waiting
-	left.Close()
-	if got := <-over; got != "left.example.com" {
-		t.Errorf("the question about %s is over", got)
+	for host, request := range map[string]string{
+		"left.example.com":  connectTo("left.example.com", 443),
+		"plain.example.com": "GET http://plain.example.com/ HTTP/1.1\r\nHost: plain.example.com\r\n\r\n",
+	} {
+		left, _ := r.open(t, "secret", request)
+		<-waiting
+		left.Close()
+		if got := <-over; got != host {
+			t.Errorf("the question about %s is over", got)
+		}
 	}
 	_, _ = r.open(t, "secret", connectTo("a.example.com", 443))
 	_, _ = r.open(t, "secret", "GET http://b.example.com/ HTTP/1.1\r\nHost: b.example.com\r\n\r\n")
@@ -141,7 +146,7 @@ func TestProxyEndsQuestions(t *testing.T) {
 	go r.proxy.Close()
 	<-over
 	<-over
-	for range 3 {
+	for range 4 {
 		if a := <-r.ended; a.By != "" || a.Why != "nobody answered" {
 			t.Errorf("recorded as %+v", a)
 		}

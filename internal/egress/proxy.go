@@ -167,6 +167,11 @@ func refuse(w http.ResponseWriter, e *blockedError) {
 	http.Error(w, e.Error(), http.StatusForbidden)
 }
 
+// programKey is the key of the context that ends when the program of a plain HTTP
+// request leaves. The context of the request's dial has its values, but does not
+// end with it.
+type programKey struct{}
+
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if !p.enter() {
 		return
@@ -176,7 +181,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect:
 		p.connect(w, r)
 	case r.URL.Scheme == "http" && r.URL.Host != "":
-		p.plain.ServeHTTP(w, r)
+		p.plain.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), programKey{}, r.Context())))
 	default:
 		http.Error(w, "this is a proxy: send CONNECT requests, or http requests with the whole URL", http.StatusBadRequest)
 	}
@@ -317,7 +322,9 @@ func (p *Proxy) ask(ctx context.Context, host string, port int, v verdict) (stri
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(p.ctx, cancel)() // the context of a plain HTTP request's dial does not end with the proxy
+	if program, ok := ctx.Value(programKey{}).(context.Context); ok {
+		defer context.AfterFunc(program, cancel)()
+	}
 	answer := p.cfg.Ask(ctx, plain, port)
 	switch {
 	case answer.By != "" && answer.Why == "":
