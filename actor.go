@@ -176,7 +176,7 @@ func (s *Session) handleEvent(ev event.Event) {
 func (s *Session) admit(lt *liveTurn, ev event.Event) {
 	dropped := lt.rules.dropped
 	lt.lastEventAt = time.Now()
-	s.stageAll(lt, lt.rules.admit(ev))
+	s.stageAll(lt, lt.rules.admitAgent(ev))
 	if _, ok := ev.Body.(event.UsageUpdated); ok {
 		s.checkBudgets(lt, ev.At)
 	}

@@ -95,7 +95,7 @@ func (s *Session) stageFollowed(ev event.Event) {
 		return
 	}
 	lt.lastEventAt = time.Now()
-	s.stageAll(lt, lt.rules.admit(ev))
+	s.stageAll(lt, lt.rules.admitAgent(ev))
 }
 
 // cutShort ends the followed turns for which which returns true.

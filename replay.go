@@ -82,7 +82,7 @@ func (p *replay) push(ev event.Event) bool {
 		r.believe = true
 		p.open = append(p.open, r)
 	}
-	ok := p.emit(r.admit(ev))
+	ok := p.emit(r.admitAgent(ev))
 	if r.ended {
 		p.forget(r)
 	}

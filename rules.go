@@ -144,6 +144,22 @@ func (r *rules) admit(ev event.Event) []event.Event {
 	return r.judge(ev)
 }
 
+// admitAgent is admit for an event of the agent, which cannot ask the server's
+// questions about hosts.
+func (r *rules) admitAgent(ev event.Event) []event.Event {
+	b, ok := ev.Body.(event.ApprovalRequested)
+	switch {
+	case !ok || r.ended:
+		return r.admit(ev)
+	case strings.HasPrefix(b.Approval.ID, reachPrefix(r.turn)):
+		return r.refuse(ev.At, "approval_requested: id: is like that of a question of the server")
+	case b.Approval.ToolName == event.ToolConnect:
+		b.Approval.ToolName = event.ToolAgentConnect
+		ev.Body = b
+	}
+	return r.admit(ev)
+}
+
 // repeats reports whether the turn already has a notice with this code, if a
 // turn may have only one of them.
 func (r *rules) repeats(code string) (again bool) {

@@ -303,6 +303,11 @@ const (
 // {"host", "port"}.
 const ToolConnect = "connect"
 
+// ToolAgentConnect is the ToolName of an approval for an agent's own tool that has
+// the name ToolConnect. The server renames it, so that nobody takes the agent's
+// call for a question of the server.
+const ToolAgentConnect = "agent_connect"
+
 // An Approval is a question whose answer the agent waits for.
 type Approval struct {
 	ID                string          `json:"id"` // unique in the session; the same on replay

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/runnel-dev/runnel/event"
 )
 
 // Enforced decides by profiles which tools of a session are forbidden and which
@@ -22,7 +24,10 @@ func (e Enforced) Forbids(tool string) (reason string, ok bool) {
 		if p == nil || tool == "" {
 			continue
 		}
-		same := func(entry string) bool { return covers(strings.ToLower(entry), strings.ToLower(tool)) }
+		same := func(entry string) bool {
+			entry = strings.ToLower(entry)
+			return covers(entry, strings.ToLower(tool)) || entry == event.ToolConnect && tool == event.ToolAgentConnect
+		}
 		if slices.ContainsFunc(p.DisallowedTools, same) {
 			return "the profile " + strconv.Quote(p.Name) + " does not allow " + tool, true
 		}

@@ -48,6 +48,9 @@ func TestForbiddenToolsAlwaysWin(t *testing.T) {
 	if got := fmt.Sprint(Enforced{session, &Profile{DisallowedTools: []string{"Write", "Bash"}}}.DisallowedTools()); got != "[Bash mcp__issues__delete mcp__mail Write]" {
 		t.Error(got)
 	}
+	if _, ok := (Enforced{Session: &Profile{DisallowedTools: []string{"Connect"}}}).Forbids("agent_connect"); !ok {
+		t.Error("a profile that forbids the tool connect does not forbid the agent's own tool of that name")
+	}
 	if why, _ := (Enforced{session, turn}).Forbids("Write"); why != `the profile "turn" does not allow Write` {
 		t.Error(why)
 	}

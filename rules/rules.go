@@ -198,7 +198,8 @@ const (
 // denies reports whether a rule denies any part of the call. If it does not, or
 // if that is unknown, why is the reason. s is the parsed command of a.
 func (r compiled) denies(a *action, s script) (match tri, why string) {
-	if r.Tool != "" && r.Tool != a.tool {
+	ofAgent := r.Tool == event.ToolConnect && a.tool == event.ToolAgentConnect // denies the agent's tool of that name, too
+	if r.Tool != "" && r.Tool != a.tool && !ofAgent {
 		return no, whyTool
 	}
 	switch r.Kind {

@@ -104,6 +104,7 @@ func TestAllowRulesMatchOnlyWhatTheyUnderstand(t *testing.T) {
 		{"a connection for a rule about requests", allow(store.RuleFetch, "example.com"), connection(dir, "example.com", 443), false},
 		{"a request for a rule about connections", allow(store.RuleConnect, "example.com"), call(dir, "WebFetch", args{"url": "https://example.com/"}), false},
 		{"a connection for a rule about the tool", store.Rule{Effect: store.EffectAllow, Kind: store.RuleTool, Tool: "connect"}, connection(dir, "example.com", 443), false},
+		{"an agent's own tool with the name connect", allow(store.RuleConnect, "example.com"), call(dir, event.ToolAgentConnect, args{"host": "example.com", "port": 443}), false},
 		{"a connection with more arguments", allow(store.RuleConnect, "example.com"), call(dir, "connect", args{"host": "example.com", "port": 443, "command": "rm"}), false},
 		{"a connection to a port as text", allow(store.RuleConnect, "example.com"), call(dir, "connect", args{"host": "example.com", "port": "443"}), false},
 		{"a connection to a host with a port in it", allow(store.RuleConnect, "example.com"), call(dir, "connect", args{"host": "example.com:443", "port": 443}), false},
@@ -555,5 +556,9 @@ func TestDenyRulesAboutConnections(t *testing.T) {
 	}
 	if _, denied, ask := NewSet([]store.Rule{deny(store.RuleConnect, "evil.com")}).Denies(call(dir, "WebFetch", args{"url": "https://evil.com/"})); denied || ask {
 		t.Error("a rule about connections denies a request of the agent itself")
+	}
+	own := call(dir, event.ToolAgentConnect, args{"host": "good.com", "port": 443})
+	if _, denied, _ := NewSet([]store.Rule{{Effect: store.EffectDeny, Kind: store.RuleTool, Tool: "connect"}}).Denies(own); !denied {
+		t.Error("a rule that denies the tool connect does not deny the agent's own tool of that name")
 	}
 }
