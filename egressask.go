@@ -121,8 +121,10 @@ func reachKey(host string, port int) string { return net.JoinHostPort(host, strc
 // sandbox of the link's agent want to reach. Rules decide first, then people.
 func (s *Session) reacher(l *link) func(ctx context.Context, host string, port int) EgressAnswer {
 	return func(ctx context.Context, host string, port int) EgressAnswer {
+		spelled := host
+		host = strings.ToLower(host)
 		a := reachApproval(host, port)
-		if why := s.unaskable(ctx, l, host); why != "" {
+		if why := s.unaskable(ctx, l, spelled, host); why != "" {
 			return refusedReach(why)
 		}
 		if answer, ok := s.reachByRule(ctx, l, a, reachKey(host, port)); ok {
@@ -149,7 +151,8 @@ const (
 )
 
 // unaskable returns why nobody can be asked about a host; "" if somebody can.
-func (s *Session) unaskable(ctx context.Context, l *link, host string) string {
+// spelled is the host in the program's letter case.
+func (s *Session) unaskable(ctx context.Context, l *link, spelled, host string) string {
 	if s.take(ctx) != nil {
 		return whyNoAgent
 	}
@@ -157,7 +160,7 @@ func (s *Session) unaskable(ctx context.Context, l *link, host string) string {
 	switch {
 	case s.link != l || l.closing:
 		return whyNoAgent
-	case l.filter != nil && l.filter.Text(host) != host:
+	case l.filter != nil && (l.filter.Text(host) != host || l.filter.Text(spelled) != spelled):
 		return "denied: the name of the host contains a secret"
 	}
 	return ""

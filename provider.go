@@ -124,7 +124,8 @@ type (
 	}
 	// An EgressAsker runs its agent in a sandbox with [EgressAsk]. OnEgress sets
 	// the function that decides about a host which is neither listed nor one of
-	// this machine or its network. decide is called from several goroutines, and
+	// this machine or its network. The host is an address, or a name in the
+	// program's letter case. decide is called from several goroutines, and
 	// returns soon after ctx has ended. Hosts that are reached for before the
 	// first call of OnEgress are refused.
 	EgressAsker interface {

@@ -36,7 +36,7 @@ func TestProxyAsksAboutUnlistedHosts(t *testing.T) {
 	defer server.Close()
 	p := policy(t, []string{"api.example.com"}, nil, nil)
 	p.Ask = true
-	q := &asking{allow: []string{"new.example.com|443", "new.example.com|8443", "intern.example.com|443", "here.example.com|443", "93.184.216.40|443", "unknown.example.com|443"}}
+	q := &asking{allow: []string{"new.example.com|443", "NEW.example.com|8443", "intern.example.com|443", "here.example.com|443", "93.184.216.40|443", "unknown.example.com|443"}}
 	r := newAskingRig(t, p, server.Listener.Addr().String(), q.ask)
 	r.hosts = map[string]string{"api.example.com": "93.184.216.34", "new.example.com": "93.184.216.35", "intern.example.com": "10.0.0.1", "here.example.com": "203.0.113.7"}
 	for _, c := range []struct {
@@ -48,7 +48,7 @@ func TestProxyAsksAboutUnlistedHosts(t *testing.T) {
 	}{
 		{"api.example.com", 443, 200, "", ""},
 		{"new.example.com", 443, 200, "new.example.com|443", ""},
-		{"NEW.example.com.", 8443, 200, "new.example.com|8443", ""},
+		{"NEW.example.com.", 8443, 200, "NEW.example.com|8443", ""},
 		{"new.example.com", 22, 403, "new.example.com|22", "denied"},
 		{"api.example.com", 8443, 403, "api.example.com|8443", "denied"},
 		{"93.184.216.40", 443, 200, "93.184.216.40|443", ""},
@@ -106,10 +106,10 @@ func TestProxyResolvesNothingBeforeTheAnswer(t *testing.T) {
 func TestProxyAsksAboutPlainRequests(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
 	defer server.Close()
-	q := &asking{allow: []string{"deb.example.com|80"}}
+	q := &asking{allow: []string{"deb.example.com|80", "NEW.example.com|80"}}
 	r := newAskingRig(t, Policy{Ask: true}, server.Listener.Addr().String(), q.ask)
-	r.hosts["deb.example.com"] = "93.184.216.34"
-	for host, want := range map[string]int{"deb.example.com": 200, "other.example.com": 403} {
+	r.hosts["deb.example.com"], r.hosts["new.example.com"] = "93.184.216.34", "93.184.216.35"
+	for host, want := range map[string]int{"deb.example.com": 200, "NEW.example.com": 200, "other.example.com": 403} {
 		status, c, br := r.request(t, "secret", "GET http://"+host+"/x HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")
 		if body, _ := io.ReadAll(br); status != want || status == 403 && !strings.Contains(string(body), "denied") {
 			t.Errorf("%s: status %d, want %d: %q", host, status, want, body)

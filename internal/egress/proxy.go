@@ -46,8 +46,9 @@ type Config struct {
 	Report func(Attempt) // called from several goroutines; must not block. Default: none
 
 	// Ask asks whether a program may reach a host that no entry of the policy
-	// allows, if Policy.Ask is set. The host is an address, or a name in lower
-	// case. Ask is called from several goroutines, before the name is resolved:
+	// allows, if Policy.Ask is set. The host is an address in its usual
+	// form, or a name in the program's letter case, because a secret in it may
+	// have capitals. Ask is called from several goroutines, before the name is resolved:
 	// resolving it would already send its text to the network. Ask returns soon
 	// after ctx has ended. Default: the host is refused.
 	Ask func(ctx context.Context, host string, port int) Answer
@@ -325,7 +326,11 @@ func (p *Proxy) ask(ctx context.Context, host string, port int, v verdict) (stri
 	if program, ok := ctx.Value(programKey{}).(context.Context); ok {
 		defer context.AfterFunc(program, cancel)()
 	}
-	answer := p.cfg.Ask(ctx, plain, port)
+	asked := plain
+	if spelled := strings.TrimSuffix(host, "."); strings.EqualFold(spelled, plain) {
+		asked = spelled
+	}
+	answer := p.cfg.Ask(ctx, asked, port)
 	switch {
 	case answer.By != "" && answer.Why == "":
 		return plain, verdict{by: answer.By}
