@@ -213,7 +213,7 @@ describe("changing a setting", () => {
     answer = () => json({ error: { type: "INVALID_REQUEST", message: "config: no such value" } }, 400);
     await choose("high");
     expect(select().value).toBe("low");
-    expect(host.querySelector("[role=alert]")?.textContent).toBe("config: no such value");
+    expect(host.querySelector("[role=alert]")?.textContent).toBe("Config: no such value");
     expect(useStore.getState().problem).toBeUndefined();
   });
 
