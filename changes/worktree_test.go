@@ -153,6 +153,27 @@ func TestMergeWithNewCommitsInProject(t *testing.T) {
 	}
 }
 
+// A person commits in the project while git merges: here the merge driver does.
+func TestCommitDuringMergeIsKept(t *testing.T) {
+	t.Parallel()
+	rg := newRig(t)
+	rg.folder.Trusted = true
+	s := rg.add()
+	s.in().put("a.txt", "agent\n")
+	s.in().run("commit", "--quiet", "--all", "--message", "agent")
+	rg.put("a.txt", "person\n")
+	rg.run("commit", "--quiet", "--all", "--message", "person")
+	driver := filepath.Join(rg.home, "driver")
+	rg.write(driver, "unset $(env | sed -n 's/^\\(GIT_[A-Z_]*\\)=.*/\\1/p')\ncd "+rg.folder.Dir+" && echo meanwhile > new.txt && git add new.txt && git commit --quiet -m meanwhile\n")
+	rg.run("config", "merge.slow.driver", "sh "+driver)
+	rg.put(".git/info/attributes", "a.txt merge=slow\n")
+	_, err := s.merge("")
+	expect(t, err, runnel.GitFailed, "")
+	equal(t, "log", rg.run("log", "-1", "--format=%s"), "meanwhile")
+	equal(t, "new file", rg.read("new.txt"), "meanwhile\n")
+	equal(t, "status", rg.run("status", "--porcelain"), "")
+}
+
 func TestConflictLeavesProjectAsItWas(t *testing.T) {
 	t.Parallel()
 	rg := newRig(t)

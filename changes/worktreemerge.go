@@ -164,8 +164,14 @@ func (g *Git) staysInside(ctx context.Context, r *repository, head string, w Wor
 // join makes the merge commit of the project's last commit and head. It changes
 // neither files nor references.
 func (g *Git) join(ctx context.Context, r *repository, head string, w Worktree) (string, error) {
+	// If a person commits during the merge, parent is no longer the last commit,
+	// and the branch cannot be moved forward to the result.
+	parent, err := g.head(ctx, r)
+	if err != nil {
+		return "", err
+	}
 	out, err := g.within(ctx, r, command{
-		args: []string{"merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "HEAD", head}, time: checkTime, most: maxList,
+		args: []string{"merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", parent, head}, time: checkTime, most: maxList,
 	})
 	fields := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
 	f := (*failure)(nil)
@@ -182,10 +188,6 @@ func (g *Git) join(ctx context.Context, r *repository, head string, w Worktree) 
 		return "", err
 	}
 	if err := g.mayCommit(ctx, r); err != nil {
-		return "", err
-	}
-	parent, err := g.head(ctx, r)
-	if err != nil {
 		return "", err
 	}
 	args := []string{"commit-tree"}
