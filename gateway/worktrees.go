@@ -263,6 +263,9 @@ func (ws Worktrees) Remove(ctx context.Context, ref string, discard bool) (out c
 			if err := e.session.Release(ctx); err != nil {
 				return err
 			}
+			if err := e.session.AwaitExit(ctx); err != nil { // it may still write in the worktree
+				return err
+			}
 		}
 		if out, err = ws.g.git.RemoveWorktree(ctx, project, w, discard); err != nil {
 			return err

@@ -1,17 +1,20 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/changes"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/provider/script"
 )
 
 // worktree creates a session in its own worktree.
@@ -149,6 +152,38 @@ func TestWorktreeIsBusyDuringTurn(t *testing.T) {
 	rg.prompt(id, "approve")
 	rg.wantError("POST", "/api/session/"+id+"/worktree/merge", `{}`, 409, runnel.TurnInProgress)
 	rg.wantError("POST", "/api/session/"+id+"/worktree/remove", `{"discard":true}`, 409, runnel.TurnInProgress)
+}
+
+// lingering is a scripted agent that still works in its directory while it
+// stops.
+type lingering struct{ script.Provider }
+
+func (p *lingering) Open(ctx context.Context, o runnel.Options) (runnel.Conn, error) {
+	c, err := p.Provider.Open(ctx, o)
+	return &lingeringConn{c, o.Dir}, err
+}
+
+type lingeringConn struct {
+	runnel.Conn
+	dir string
+}
+
+func (c *lingeringConn) Close() error {
+	time.Sleep(time.Second)
+	err := os.WriteFile(filepath.Join(c.dir, "last.txt"), nil, 0o600)
+	return errors.Join(err, os.WriteFile(filepath.Join(filepath.Dir(c.dir), "stopped"), nil, 0o600), c.Conn.Close())
+}
+
+// A worktree is removed only when its agent has stopped, so that what the agent
+// writes last counts as work.
+func TestRemovalOfWorktreeAwaitsAgent(t *testing.T) {
+	rg := gitRig(t, func(_ *Config, c *gateway.Config) { c.Providers = []runnel.Provider{&lingering{}} })
+	id, w := rg.worktree()
+	rg.events(id, rg.prompt(id, "text"))
+	rg.wantError("POST", "/api/session/"+id+"/worktree/remove", `{}`, 409, runnel.GitFailed)
+	if !exists(t, filepath.Join(filepath.Dir(w.Root), "stopped")) || !exists(t, filepath.Join(w.Root, "last.txt")) {
+		t.Error("the worktree was removed while its agent stopped")
+	}
 }
 
 // The deletion of a session removes a worktree without work, and leaves any
