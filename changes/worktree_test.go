@@ -64,7 +64,11 @@ func (s *site) merge(message string) (Merged, error) {
 }
 
 func (s *site) remove(discard bool) (Removed, error) {
-	return s.git.RemoveWorktree(s.t.Context(), s.folder, s.w, discard)
+	may := LoseIgnored
+	if discard {
+		may = LoseWork
+	}
+	return s.git.RemoveWorktree(s.t.Context(), s.folder, s.w, may)
 }
 
 // gone fails unless nothing of the worktree is left.
@@ -270,6 +274,7 @@ func TestRemovalLosesNothingUnlessDiscarded(t *testing.T) {
 		"ignored file": {func(s *site) {
 			s.put(".git/info/exclude", "node_modules\n")
 			s.in().put("node_modules/x", "x")
+			expect(s.t, s.git.CheckLoss(s.t.Context(), s.folder, s.w, LoseNothing), runnel.GitFailed, "the ignored files node_modules/")
 		}, ""},
 		"removed by hand with a commit": {func(s *site) {
 			s.in().run("commit", "--quiet", "--allow-empty", "--message", "m")

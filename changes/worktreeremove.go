@@ -18,10 +18,19 @@ type Removed struct {
 	Lost   []string `json:"lost,omitempty" doc:"What was discarded. Absent if nothing was lost."`
 }
 
-// RemoveWorktree removes a worktree and the branch that was made for it. Unless
-// discard is true, it fails if work would be lost: files that are not committed,
-// or commits that are on no other branch. Ignored files do not count.
-func (g *Git) RemoveWorktree(ctx context.Context, project Folder, w Worktree, discard bool) (Removed, error) {
+// A Loss is what the removal of a worktree may lose.
+type Loss int
+
+// The kinds of loss. Each includes those before it.
+const (
+	LoseNothing Loss = iota
+	LoseIgnored      // files that git ignores, such as dependencies and .env
+	LoseWork         // files that are not committed, and commits that are on no other branch
+)
+
+// RemoveWorktree removes a worktree and the branch that was made for it. It
+// fails if more would be lost than may.
+func (g *Git) RemoveWorktree(ctx context.Context, project Folder, w Worktree, may Loss) (Removed, error) {
 	g.change.Lock()
 	defer g.change.Unlock()
 	project.Other = w.Root
@@ -33,16 +42,16 @@ func (g *Git) RemoveWorktree(ctx context.Context, project Folder, w Worktree, di
 	if err != nil {
 		return Removed{Root: w.Root}, err
 	}
-	out, err := g.loss(ctx, r, w, branchHead, discard)
+	out, err := g.loss(ctx, r, w, branchHead, may)
 	if err != nil {
 		return out, err
 	}
 	return g.remove(ctx, r, w, branchHead, out)
 }
 
-// CheckLoss fails as [Git.RemoveWorktree] without discard would fail because
-// work would be lost. It changes nothing.
-func (g *Git) CheckLoss(ctx context.Context, project Folder, w Worktree) error {
+// CheckLoss fails as [Git.RemoveWorktree] would fail because too much would be
+// lost. It changes nothing.
+func (g *Git) CheckLoss(ctx context.Context, project Folder, w Worktree, may Loss) error {
 	project.Other = w.Root
 	r, _, err := g.home(ctx, project)
 	if err != nil {
@@ -50,20 +59,21 @@ func (g *Git) CheckLoss(ctx context.Context, project Folder, w Worktree) error {
 	}
 	branchHead, err := g.branchHead(ctx, r, w.Branch)
 	if err == nil {
-		_, err = g.loss(ctx, r, w, branchHead, false)
+		_, err = g.loss(ctx, r, w, branchHead, may)
 	}
 	return err
 }
 
-// loss returns what the removal of a worktree loses. If work is lost and discard
-// is false, it fails.
-func (g *Git) loss(ctx context.Context, r *repository, w Worktree, branchHead string, discard bool) (Removed, error) {
+// loss returns what the removal of a worktree loses, other than ignored files if
+// they may be lost. It fails if that is more than may.
+func (g *Git) loss(ctx context.Context, r *repository, w Worktree, branchHead string, may Loss) (Removed, error) {
+	discard := may == LoseWork
 	out, heads := Removed{Root: w.Root, Head: branchHead}, []string{}
 	if branchHead != "" {
 		heads = append(heads, branchHead)
 	}
 	if !w.missing() {
-		head, lost, err := g.unsaved(ctx, r, w)
+		head, lost, err := g.unsaved(ctx, r, w, may == LoseNothing)
 		switch {
 		case err != nil && !discard:
 			return out, err
@@ -117,8 +127,8 @@ func (g *Git) branchHead(ctx context.Context, r *repository, branch string) (str
 }
 
 // unsaved returns the last commit of a worktree, and what is in the worktree but
-// in no commit.
-func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree) (head string, lost []string, err error) {
+// in no commit. Ignored files count only if ignored is true.
+func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree, ignored bool) (head string, lost []string, err error) {
 	wr, err := g.tree(ctx, r, w)
 	if err != nil {
 		return "", nil, err
@@ -130,18 +140,29 @@ func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree) (head stri
 		lost = append(lost, "an unfinished "+op)
 	}
 	// Unlike Git.list, this also lists repositories within the worktree.
-	out, err := g.read(ctx, wr, maxList, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=dirty")
+	args := []string{"status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=dirty"}
+	if ignored {
+		args = append(args, "--ignored")
+	}
+	out, err := g.read(ctx, wr, maxList, args...)
 	if err != nil && err != errCut { //nolint:errorlint // Git.read returns it unwrapped
 		return head, nil, err
 	}
-	var files []string
+	var changed, others []string
 	for record := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		if len(record) > 3 {
-			files = append(files, record[3:])
+		switch {
+		case len(record) <= 3:
+		case strings.HasPrefix(record, "!!"):
+			others = append(others, record[3:])
+		default:
+			changed = append(changed, record[3:])
 		}
 	}
-	if len(files) > 0 {
-		lost = append(lost, "changes that are not committed in "+names(files, 0))
+	if len(changed) > 0 {
+		lost = append(lost, "changes that are not committed in "+names(changed, 0))
+	}
+	if len(others) > 0 {
+		lost = append(lost, "the ignored files "+names(others, 0))
 	}
 	within, err := g.modules(ctx, wr)
 	if within {

@@ -23,7 +23,7 @@ type Deletion struct {
 	Queued     int    `json:"queued,omitempty" doc:"Number of queued prompts that are deleted."`
 	TurnID     string `json:"turnId,omitempty" doc:"Id of the running turn, which the deletion ends. Absent if no turn runs."`
 
-	Worktree *DeletedWorktree `json:"worktree,omitempty" doc:"What becomes of the session's worktree. It is removed only if that loses no work. Absent if the session has none."`
+	Worktree *DeletedWorktree `json:"worktree,omitempty" doc:"What becomes of the session's worktree. It is removed only if that loses no work and no ignored file. Absent if the session has none."`
 
 	Transcript *Transcript `json:"transcript,omitempty" doc:"The agent's own copy of the conversation, which is not deleted, but hidden from the list of conversations and from the search. Absent if the agent has not named one."`
 

@@ -184,7 +184,7 @@ func (g *Gateway) withWorktree(ctx context.Context, n *newSession) {
 // dropUnused removes the worktree of a session that was not created, unless it
 // has work. It logs its own errors.
 func (g *Gateway) dropUnused(ctx context.Context, project changes.Folder, id string, w changes.Worktree) {
-	if _, err := g.git.RemoveWorktree(ctx, project, w, false); err != nil {
+	if _, err := g.git.RemoveWorktree(ctx, project, w, changes.LoseIgnored); err != nil {
 		g.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "worktree of an unfinished session not removed",
 			slog.String("session", id), slog.String("worktree", w.Root), slog.String("branch", w.Branch), slog.String("error", err.Error()))
 	}
@@ -254,10 +254,11 @@ func (ws Worktrees) Remove(ctx context.Context, ref string, discard bool) (out c
 		if err != nil {
 			return err
 		}
-		if !discard {
-			if err := ws.g.git.CheckLoss(ctx, project, w); err != nil {
-				return err // the agent stays
-			}
+		may := changes.LoseIgnored
+		if discard {
+			may = changes.LoseWork
+		} else if err := ws.g.git.CheckLoss(ctx, project, w, may); err != nil {
+			return err // the agent stays
 		}
 		if e != nil {
 			if err := e.session.Release(ctx); err != nil {
@@ -267,7 +268,7 @@ func (ws Worktrees) Remove(ctx context.Context, ref string, discard bool) (out c
 				return err
 			}
 		}
-		if out, err = ws.g.git.RemoveWorktree(ctx, project, w, discard); err != nil {
+		if out, err = ws.g.git.RemoveWorktree(ctx, project, w, may); err != nil {
 			return err
 		}
 		return ws.noteRemoval(context.WithoutCancel(ctx), e, rec)
@@ -343,8 +344,8 @@ func (d *DeletedWorktree) keep(err error) *DeletedWorktree {
 }
 
 // ofDeleted returns what the deletion of a session does with its worktree. If
-// drop is set, it removes the worktree unless work would be lost. It returns nil
-// if the session has no worktree.
+// drop is set, it removes the worktree unless something would be lost, such as an
+// ignored file. It returns nil if the session has no worktree.
 func (ws Worktrees) ofDeleted(ctx context.Context, rec store.Session, project changes.Folder, drop bool) *DeletedWorktree {
 	w := keptOf(rec.Options).shownWorktree()
 	if w == nil || w.Removed {
@@ -353,9 +354,9 @@ func (ws Worktrees) ofDeleted(ctx context.Context, rec store.Session, project ch
 	d := &DeletedWorktree{Root: w.Root, Branch: w.Branch}
 	err := ws.g.opener.projects.recheck(rec.ProjectDir)
 	if err == nil && drop {
-		_, err = ws.g.git.RemoveWorktree(ctx, project, w.Worktree, false)
+		_, err = ws.g.git.RemoveWorktree(ctx, project, w.Worktree, changes.LoseNothing)
 	} else if err == nil {
-		err = ws.g.git.CheckLoss(ctx, project, w.Worktree)
+		err = ws.g.git.CheckLoss(ctx, project, w.Worktree, changes.LoseNothing)
 	}
 	if err != nil {
 		return d.keep(err)

@@ -15,7 +15,7 @@ type (
 		Message string `json:"message,omitempty" doc:"Message of a commit of all files in the worktree that are not committed. Without it, the request fails if there are any."`
 	}
 	removeRequest struct {
-		Discard bool `json:"discard,omitempty" doc:"Whether to remove the worktree even if that loses files or commits. Default: false."`
+		Discard bool `json:"discard,omitempty" doc:"Whether to remove the worktree even if that loses commits or files that are not committed. Ignored files are removed in any case. Default: false."`
 	}
 )
 

@@ -189,11 +189,13 @@ func TestRemovalOfWorktreeAwaitsAgent(t *testing.T) {
 // The deletion of a session removes a worktree without work, and leaves any
 // other.
 func TestDeletionOfSessionLosesNoWork(t *testing.T) {
-	for _, work := range []bool{false, true} {
+	for _, file := range []string{"", "new.txt", ".env"} {
+		work := file != ""
 		rg := gitRig(t)
+		put(t, filepath.Join(rg.dir, ".git", "info", "exclude"), ".env\n")
 		id, w := rg.worktree()
 		if work {
-			put(t, filepath.Join(w.Root, "new.txt"), "new\n")
+			put(t, filepath.Join(w.Root, file), "new\n")
 		}
 		at := "/api/session/" + id
 		for _, method := range []string{"GET", "DELETE"} {

@@ -35,7 +35,8 @@ nothing there.
 
 --remove removes the worktree and its branch, and stops the agent. The session
 can then only be read. It fails if files or commits would be lost; --discard
-removes them, too. Both fail while a turn runs.`,
+removes them, too. Files that git ignores, such as .env, are always removed.
+Both fail while a turn runs.`,
 		Example: `  runnel sessions worktree 0192f0c1
   runnel sessions worktree --merge --message "Fix the login" 0192f0c1
   runnel sessions worktree --remove 0192f0c1

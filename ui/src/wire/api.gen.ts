@@ -2220,7 +2220,7 @@ export interface components {
              * @description Number of uploads that are deleted, because only this session has used them.
              */
             uploads?: number;
-            /** @description What becomes of the session's worktree. It is removed only if that loses no work. Absent if the session has none. */
+            /** @description What becomes of the session's worktree. It is removed only if that loses no work and no ignored file. Absent if the session has none. */
             worktree?: components["schemas"]["DeletedWorktree"];
         };
         Done: Record<string, never>;
@@ -3939,7 +3939,7 @@ export interface components {
             why?: string;
         };
         RemoveRequest: {
-            /** @description Whether to remove the worktree even if that loses files or commits. Default: false. */
+            /** @description Whether to remove the worktree even if that loses commits or files that are not committed. Ignored files are removed in any case. Default: false. */
             discard?: boolean;
         };
         Removed: {

@@ -3205,7 +3205,7 @@ type Deletion struct {
 	// Uploads Number of uploads that are deleted, because only this session has used them.
 	Uploads *int64 `json:"uploads,omitempty"`
 
-	// Worktree What becomes of the session's worktree. It is removed only if that loses no work. Absent if the session has none.
+	// Worktree What becomes of the session's worktree. It is removed only if that loses no work and no ignored file. Absent if the session has none.
 	Worktree *DeletedWorktree `json:"worktree,omitempty"`
 }
 
@@ -5185,7 +5185,7 @@ type Record struct {
 
 // RemoveRequest defines model for RemoveRequest.
 type RemoveRequest struct {
-	// Discard Whether to remove the worktree even if that loses files or commits. Default: false.
+	// Discard Whether to remove the worktree even if that loses commits or files that are not committed. Ignored files are removed in any case. Default: false.
 	Discard *bool `json:"discard,omitempty"`
 }
 
