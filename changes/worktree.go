@@ -2,7 +2,9 @@ package changes
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -250,14 +252,48 @@ func (g *Git) tree(ctx context.Context, r *repository, w Worktree) (*repository,
 
 // dropFiles removes the folder of a worktree and its directory in the
 // repository, unless that directory belongs to another worktree. It follows no
-// link.
+// link. The folder gets another name first, so that a worktree exists either
+// completely or not at all.
 func (g *Git) dropFiles(r *repository, w Worktree) error {
-	if err := os.RemoveAll(w.Root); err != nil {
-		return failed("The worktree cannot be removed completely: "+err.Error()+".", err)
+	aside := w.Root + ".removed-" + rand.Text()
+	if err := os.Rename(w.Root, aside); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return failed("The worktree cannot be removed: "+err.Error()+".", err)
 	}
 	g.mu.Lock()
 	delete(g.checks, w.Root)
 	g.mu.Unlock()
+	err := dropAdmin(r, w)
+	if left := removeAll(aside); left != nil && err == nil {
+		err = failed("The worktree was removed, but its files cannot be deleted completely: "+left.Error()+". Delete the rest in "+aside+".", left)
+	}
+	return err
+}
+
+// removeAll is os.RemoveAll that also removes folders without the permission to
+// write, such as those of the module cache of Go.
+func removeAll(path string) error {
+	if os.RemoveAll(path) == nil {
+		return nil
+	}
+	parent, err := nofollow.Root(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	_ = fs.WalkDir(parent.FS(), filepath.Base(path), func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = parent.Chmod(name, 0o700)
+		}
+		if err != nil {
+			return fs.SkipDir // an error shows when the folder is removed
+		}
+		return nil
+	})
+	return os.RemoveAll(path)
+}
+
+// dropAdmin removes the directory of a worktree in the repository.
+func dropAdmin(r *repository, w Worktree) error {
 	common, err := nofollow.Root(r.common)
 	if err != nil {
 		return failed("The git directory cannot be opened: "+err.Error()+".", err)

@@ -320,6 +320,36 @@ func TestRemovalLosesNothingUnlessDiscarded(t *testing.T) {
 	}
 }
 
+func TestRemovalOfReadOnlyFolders(t *testing.T) {
+	t.Parallel()
+	s := newRig(t).add()
+	s.put(".git/info/exclude", "cache\n")
+	s.in().put("cache/mod/file.go", "x")
+	outside := filepath.Join(s.home, "outside")
+	s.write(filepath.Join(outside, "file"), "x")
+	if err := os.Symlink(outside, filepath.Join(s.w.Root, "cache", "mod", "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{outside, filepath.Join(s.w.Root, "cache", "mod"), filepath.Join(s.w.Root, "cache")} {
+		if err := os.Chmod(dir, 0o500); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.remove(false); err != nil {
+		t.Fatal(err)
+	}
+	s.gone()
+	if st, err := os.Stat(outside); err != nil || st.Mode().Perm() != 0o500 {
+		t.Errorf("the folder behind a link: %v, %v", st, err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(s.w.Root)); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if err := os.Chmod(outside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestStateOfWorktreeThatWasRemovedByHand(t *testing.T) {
 	t.Parallel()
 	s := newRig(t).add()

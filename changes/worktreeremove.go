@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -29,7 +30,9 @@ const (
 )
 
 // RemoveWorktree removes a worktree and the branch that was made for it. It
-// fails if more would be lost than may.
+// fails if more would be lost than may. If files cannot be deleted, it fails,
+// but the worktree is removed: its folder has another name, which the error
+// says.
 func (g *Git) RemoveWorktree(ctx context.Context, project Folder, w Worktree, may Loss) (Removed, error) {
 	g.change.Lock()
 	defer g.change.Unlock()
@@ -102,15 +105,15 @@ func (g *Git) loss(ctx context.Context, r *repository, w Worktree, branchHead st
 
 // remove removes the folder of a worktree, then its branch.
 func (g *Git) remove(ctx context.Context, r *repository, w Worktree, branchHead string, out Removed) (Removed, error) {
-	if err := g.dropFiles(r, w); err != nil {
-		return out, err
-	}
+	left := g.dropFiles(r, w)
 	switch {
+	case left != nil && !w.missing():
+		return out, left
 	case branchHead == "":
-		return out, nil
+		return out, left
 	case r.checkedOut(w.Branch):
 		out.Branch = w.Branch
-		return out, nil
+		return out, left
 	}
 	if !r.folder.Trusted {
 		if err := r.checkBranchFile(w.Branch); err != nil {
@@ -118,7 +121,7 @@ func (g *Git) remove(ctx context.Context, r *repository, w Worktree, branchHead 
 		}
 	}
 	_, err := g.line(ctx, r, "update-ref", "-d", "refs/heads/"+w.Branch, branchHead)
-	return out, err
+	return out, cmp.Or(left, err)
 }
 
 // branchHead returns the commit of a branch, or "" if there is no such branch.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -268,10 +269,11 @@ func (ws Worktrees) Remove(ctx context.Context, ref string, discard bool) (out c
 				return err
 			}
 		}
-		if out, err = ws.g.git.RemoveWorktree(ctx, project, w, may); err != nil {
+		out, err = ws.g.git.RemoveWorktree(ctx, project, w, may)
+		if _, seen := os.Lstat(w.Root); err != nil && !errors.Is(seen, os.ErrNotExist) {
 			return err
 		}
-		return ws.noteRemoval(context.WithoutCancel(ctx), e, rec)
+		return cmp.Or(err, ws.noteRemoval(context.WithoutCancel(ctx), e, rec))
 	})
 	return out, err
 }
