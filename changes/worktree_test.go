@@ -276,6 +276,7 @@ func TestRemovalLosesNothingUnlessDiscarded(t *testing.T) {
 			s.in().put("node_modules/x", "x")
 			expect(s.t, s.git.CheckLoss(s.t.Context(), s.folder, s.w, LoseNothing), runnel.GitFailed, "the ignored files node_modules/")
 		}, ""},
+		"lock": {func(s *site) { s.run("worktree", "lock", s.w.Root) }, "the lock"},
 		"removed by hand with a commit": {func(s *site) {
 			s.in().run("commit", "--quiet", "--allow-empty", "--message", "m")
 			if err := os.RemoveAll(s.w.Root); err != nil {

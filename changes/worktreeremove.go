@@ -90,6 +90,9 @@ func (g *Git) loss(ctx context.Context, r *repository, w Worktree, branchHead st
 			heads, out.Head = append(heads, head), head
 		}
 	}
+	if _, err := os.Lstat(filepath.Join(r.common, "worktrees", w.adminName(), "locked")); err == nil {
+		out.Lost = append(out.Lost, "the lock that git worktree lock made")
+	}
 	n, err := g.unmerged(ctx, r, w, heads)
 	if err != nil {
 		return out, err
