@@ -351,6 +351,33 @@ func TestRemovalOfReadOnlyFolders(t *testing.T) {
 	}
 }
 
+// A crash during the creation can leave each of these states.
+func TestUnfinishedWorktreeIsDropped(t *testing.T) {
+	t.Parallel()
+	for _, without := range [][]string{{"index"}, {"index", ".git"}, {"index", "HEAD", ".git"}, {"index", "gitdir", "commondir", "HEAD", ".git"}} {
+		s := newRig(t).add()
+		admin := filepath.Join(s.folder.Dir, ".git", "worktrees", "one")
+		s.write(filepath.Join(admin, "index.lock"), "")
+		for _, name := range without {
+			path := filepath.Join(admin, name)
+			if name == ".git" {
+				path = filepath.Join(s.w.Root, name)
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.git.DropUnfinished(t.Context(), s.folder, s.w); err != nil {
+			t.Errorf("without %q: %v", without, err)
+		}
+		s.gone()
+	}
+	s := newRig(t).add()
+	s.in().put("a.txt", "work\n")
+	_, err := s.git.DropUnfinished(t.Context(), s.folder, s.w)
+	expect(t, err, runnel.GitFailed, "a.txt")
+}
+
 func TestStateOfWorktreeThatWasRemovedByHand(t *testing.T) {
 	t.Parallel()
 	s := newRig(t).add()

@@ -3,6 +3,7 @@ package changes
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -50,6 +51,27 @@ func (g *Git) RemoveWorktree(ctx context.Context, project Folder, w Worktree, ma
 		return out, err
 	}
 	return g.remove(ctx, r, w, branchHead, out)
+}
+
+// DropUnfinished removes a worktree whose creation a crash interrupted, unless
+// it has work. No agent has worked in it before it has an index, although all
+// its files seem to be deleted then.
+func (g *Git) DropUnfinished(ctx context.Context, project Folder, w Worktree) (Removed, error) {
+	project.Other = w.Root
+	r, _, err := g.home(ctx, project)
+	if err != nil {
+		return Removed{Root: w.Root}, err
+	}
+	head, err := g.branchHead(ctx, r, w.Branch)
+	if err != nil {
+		return Removed{Root: w.Root}, err
+	}
+	may := LoseIgnored
+	_, err = os.Lstat(filepath.Join(r.common, "worktrees", w.adminName(), "index"))
+	if errors.Is(err, os.ErrNotExist) && (head == "" || head == w.Base) {
+		may = LoseWork
+	}
+	return g.RemoveWorktree(ctx, project, w, may)
 }
 
 // CheckLoss fails as [Git.RemoveWorktree] would fail because too much would be
@@ -151,7 +173,7 @@ func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree, ignored bo
 		args = append(args, "--ignored")
 	}
 	out, err := g.read(ctx, wr, maxList, args...)
-	if err != nil && err != errCut { //nolint:errorlint // Git.read returns it unwrapped
+	if err != nil && !errors.Is(err, errCut) {
 		return head, nil, err
 	}
 	var changed, others []string

@@ -35,10 +35,10 @@ func (r *recovery) run(ctx context.Context) error {
 		return storeError(err)
 	}
 	for _, rec := range incomplete {
+		r.drop(ctx, rec) // before the record, so that another crash leaves nothing
 		if err := r.cfg.Catalogue.DeleteSession(ctx, rec.ID); err != nil {
 			return storeError(err)
 		}
-		r.drop(ctx, rec)
 	}
 	r.opener.captures.prune(ctx, r.cfg.Catalogue)
 	r.opener.unknowns.prune(ctx, r.cfg.Catalogue)

@@ -185,7 +185,7 @@ func (g *Gateway) withWorktree(ctx context.Context, n *newSession) {
 // dropUnused removes the worktree of a session that was not created, unless it
 // has work. It logs its own errors.
 func (g *Gateway) dropUnused(ctx context.Context, project changes.Folder, id string, w changes.Worktree) {
-	if _, err := g.git.RemoveWorktree(ctx, project, w, changes.LoseIgnored); err != nil {
+	if _, err := g.git.DropUnfinished(ctx, project, w); err != nil {
 		g.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "worktree of an unfinished session not removed",
 			slog.String("session", id), slog.String("worktree", w.Root), slog.String("branch", w.Branch), slog.String("error", err.Error()))
 	}

@@ -234,6 +234,10 @@ func TestWorktreeAfterRestart(t *testing.T) {
 	if err := rg.cat.PutSession(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
+	// git was still writing the files.
+	if err := os.Remove(filepath.Join(rg.dir, ".git", "worktrees", filepath.Base(left.Root), "index")); err != nil {
+		t.Fatal(err)
+	}
 	dir, data, log, cat := rg.dir, rg.data, rg.log, rg.cat
 	if err := rg.gw.Close(t.Context()); err != nil {
 		t.Fatal(err)
