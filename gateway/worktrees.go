@@ -255,6 +255,9 @@ func (ws Worktrees) Remove(ctx context.Context, ref string, discard bool) (out c
 		if err != nil {
 			return err
 		}
+		if err := ws.checkOthers(rec.ID, w.Root); err != nil {
+			return err
+		}
 		may := changes.LoseIgnored
 		if discard {
 			may = changes.LoseWork
@@ -355,6 +358,9 @@ func (ws Worktrees) ofDeleted(ctx context.Context, rec store.Session, project ch
 	}
 	d := &DeletedWorktree{Root: w.Root, Branch: w.Branch}
 	err := ws.g.opener.projects.recheck(rec.ProjectDir)
+	if err == nil {
+		err = ws.checkOthers(rec.ID, w.Root)
+	}
 	if err == nil && drop {
 		_, err = ws.g.git.RemoveWorktree(ctx, project, w.Worktree, changes.LoseNothing)
 	} else if err == nil {
@@ -366,12 +372,31 @@ func (ws Worktrees) ofDeleted(ctx context.Context, rec store.Session, project ch
 	return d
 }
 
+// checkOthers fails if another open session than that with this id uses a folder
+// in the worktree at root.
+func (ws Worktrees) checkOthers(id, root string) error {
+	for _, e := range ws.g.sessions.all() {
+		e.mu.Lock()
+		other, folders := e.rec.ID, e.folders()
+		e.mu.Unlock()
+		if other != id && slices.ContainsFunc(folders, func(f string) bool { return subpath.Within(f, root) }) {
+			return runnel.Fail(runnel.GitFailed, "Another open session works in the worktree "+root+", or may use a folder in it. End that session, then remove the worktree.")
+		}
+	}
+	return nil
+}
+
+// folders returns the folders that the agent of a session may use; e.mu is held.
+func (e *entry) folders() []string {
+	return append([]string{e.rec.ProjectDir, workDir(e.rec)}, e.started.AddDirs...)
+}
+
 // enclosedByOpen reports whether the agent of an open session runs in a sandbox
 // and can write in the folder dir.
 func (g *Gateway) enclosedByOpen(dir string) bool {
 	for _, e := range g.sessions.all() {
 		e.mu.Lock()
-		opt, folders := e.started, append([]string{e.rec.ProjectDir, workDir(e.rec)}, e.started.AddDirs...)
+		opt, folders := e.started, e.folders()
 		e.mu.Unlock()
 		if opt.Sandbox.IsOn() && slices.ContainsFunc(folders, func(f string) bool { return subpath.Within(f, dir) || subpath.Within(dir, f) }) {
 			return true

@@ -214,6 +214,22 @@ func TestDeletionOfSessionLosesNoWork(t *testing.T) {
 	}
 }
 
+// A worktree in which another session works is not removed.
+func TestWorktreeOfAnotherSessionStays(t *testing.T) {
+	rg := gitRig(t)
+	id, w := rg.worktree()
+	at := "/api/session/" + id
+	other := call[createAnswer](rg, "POST", "/api/session/create", `{"cliType":"script","projectDir":"`+w.Root+`"}`, 201).SessionID
+	rg.wantError("POST", at+"/worktree/remove", `{"discard":true}`, 409, runnel.GitFailed)
+	if d := call[gateway.Deletion](rg, "GET", at+"/deletion", "", 200); d.Worktree == nil || !d.Worktree.Stays {
+		t.Errorf("deletion: %+v", d.Worktree)
+	}
+	if err := rg.gw.Kill(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	call[changes.Removed](rg, "POST", at+"/worktree/remove", `{}`, 200)
+}
+
 // A restarted server finds the worktree of a session, and removes the worktree
 // of a session whose creation was interrupted.
 func TestWorktreeAfterRestart(t *testing.T) {
