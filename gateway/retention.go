@@ -111,7 +111,7 @@ func (r Retention) Apply(ctx context.Context, p RetentionPolicy) (Expiry, error)
 	x.Count, x.FreedBytes = 0, 0
 	var notHidden error // the first one
 	for _, s := range all {
-		_, err := HousekeepingOf(r.g).deleteIf(ctx, s.SessionID, func() error { return r.stillExpired(ctx, s) })
+		d, err := HousekeepingOf(r.g).deleteIf(ctx, s.SessionID, func() error { return r.stillExpired(ctx, s) })
 		if runnel.CodeOf(err) == runnel.TurnInProgress || runnel.CodeOf(err) == runnel.SessionNotFound {
 			continue
 		}
@@ -130,6 +130,9 @@ func (r Retention) Apply(ctx context.Context, p RetentionPolicy) (Expiry, error)
 		}
 		r.g.expired.call(s.SessionID)
 		r.g.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "session deleted by the retention policy", slog.String("session", s.SessionID), slog.String("reason", s.Reason), slog.Time("lastActive", s.LastActiveAt))
+		if w := d.Worktree; w != nil {
+			r.g.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "worktree of a deleted session", slog.String("session", s.SessionID), slog.String("worktree", w.Root), slog.String("branch", w.Branch), slog.Bool("stays", w.Stays), slog.String("why", w.Why))
+		}
 	}
 	return x, notHidden
 }
