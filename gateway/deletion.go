@@ -47,11 +47,11 @@ func (h Housekeeping) Deletion(ctx context.Context, ref string) (Deletion, error
 	if err != nil {
 		return d, err
 	}
-	rec, project, err := h.worktreeOf(ctx, id)
+	rec, project, stays, err := h.worktreeOf(ctx, id)
 	if err != nil {
 		return d, err
 	}
-	d.Worktree = WorktreesOf(h.g).ofDeleted(ctx, rec, project, false)
+	d.Worktree = WorktreesOf(h.g).ofDeleted(ctx, rec, project, stays, false)
 	d.Transcript, err = h.transcript(ctx, id)
 	return d, err
 }
@@ -89,7 +89,7 @@ func (h Housekeeping) delete(ctx context.Context, ref string, end bool, check fu
 	if err != nil {
 		return d, err
 	}
-	rec, project, err := h.worktreeOf(ctx, id)
+	rec, project, stays, err := h.worktreeOf(ctx, id)
 	if err != nil {
 		return d, err
 	}
@@ -102,7 +102,7 @@ func (h Housekeeping) delete(ctx context.Context, ref string, end bool, check fu
 		}
 	}
 	h.g.feed.touch(id)
-	d.Worktree = WorktreesOf(h.g).ofDeleted(context.WithoutCancel(ctx), rec, project, true)
+	d.Worktree = WorktreesOf(h.g).ofDeleted(context.WithoutCancel(ctx), rec, project, stays, true)
 	h.g.pictures.remove(id)
 	if err := h.g.uploads.remove(d.uploads); err != nil { // they are removed after a day
 		h.g.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "uploads of a deleted session not removed", slog.String("session", id), slog.String("error", err.Error()))
@@ -114,23 +114,21 @@ func (h Housekeeping) delete(ctx context.Context, ref string, end bool, check fu
 }
 
 // worktreeOf returns the record of a session, and its project if the session has
-// a worktree.
-func (h Housekeeping) worktreeOf(ctx context.Context, id string) (rec store.Session, project changes.Folder, err error) {
+// a worktree. stays is why the worktree cannot be removed; it does not prevent
+// the deletion of the session.
+func (h Housekeeping) worktreeOf(ctx context.Context, id string) (rec store.Session, project changes.Folder, stays, err error) {
 	if rec, err = h.g.opener.record(ctx, id); err != nil {
-		return rec, project, err
+		return rec, project, nil, err
 	}
 	if e := h.g.sessions.peek(id); e != nil {
 		rec, _ = e.snapshot()
 	}
 	w := keptOf(rec.Options).shownWorktree()
 	if w == nil {
-		return rec, project, nil
+		return rec, project, nil, nil
 	}
-	project, _, err = WorktreesOf(h.g).of(ctx, id, rec.ProjectDir, w)
-	if runnel.CodeOf(err) == runnel.WorkingRootInaccessible { // the project was removed; the worktree stays
-		err = nil
-	}
-	return rec, project, err
+	project, _, stays = WorktreesOf(h.g).of(ctx, id, rec.ProjectDir, w)
+	return rec, project, stays, nil
 }
 
 // deleteOnce deletes a session. It returns false if the session was opened

@@ -350,14 +350,17 @@ func (d *DeletedWorktree) keep(err error) *DeletedWorktree {
 
 // ofDeleted returns what the deletion of a session does with its worktree. If
 // drop is set, it removes the worktree unless something would be lost, such as an
-// ignored file. It returns nil if the session has no worktree.
-func (ws Worktrees) ofDeleted(ctx context.Context, rec store.Session, project changes.Folder, drop bool) *DeletedWorktree {
+// ignored file, or stays is set. It returns nil if the session has no worktree.
+func (ws Worktrees) ofDeleted(ctx context.Context, rec store.Session, project changes.Folder, stays error, drop bool) *DeletedWorktree {
 	w := keptOf(rec.Options).shownWorktree()
 	if w == nil || w.Removed {
 		return nil
 	}
 	d := &DeletedWorktree{Root: w.Root, Branch: w.Branch}
-	err := ws.g.opener.projects.recheck(rec.ProjectDir)
+	err := stays
+	if err == nil {
+		err = ws.g.opener.projects.recheck(rec.ProjectDir)
+	}
 	if err == nil {
 		err = ws.checkOthers(rec.ID, w.Root)
 	}

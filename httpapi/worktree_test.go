@@ -1,9 +1,11 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -228,6 +230,34 @@ func TestWorktreeOfAnotherSessionStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	call[changes.Removed](rg, "POST", at+"/worktree/remove", `{}`, 200)
+}
+
+// The server has a data directory in the project by now, so the worktree cannot
+// be examined. That does not prevent the deletion of the session.
+func TestDeletionWithoutUsableProjectLeavesWorktree(t *testing.T) {
+	rg := gitRig(t)
+	id, w := rg.worktree()
+	dir, log, cat := rg.dir, rg.log, rg.cat
+	if err := rg.gw.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	rg = newRig(t, func(_ *Config, g *gateway.Config) {
+		g.DataDir, g.Log, g.Catalogue, g.Logger = filepath.Join(dir, "data"), log, cat, slog.New(slog.NewTextHandler(&said, nil))
+	})
+	rg.log, rg.cat = log, cat
+	x, err := gateway.RetentionOf(rg.gw).Apply(t.Context(), gateway.RetentionPolicy{Age: 1})
+	if err != nil || x.Count != 1 || x.Sessions[0].SessionID != id || !exists(t, w.Root) {
+		t.Errorf("got %+v: %v", x, err)
+	}
+	if err := rg.gw.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"worktree=" + w.Root, "branch=" + w.Branch, "stays=true", "contains runnel's own data"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("%q is not in the log:\n%s", want, said.String())
+		}
+	}
 }
 
 // A restarted server finds the worktree of a session, and removes the worktree
