@@ -1,0 +1,66 @@
+package changes
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+)
+
+func TestRemovalOfReadOnlyFolders(t *testing.T) {
+	t.Parallel()
+	s := newRig(t).add()
+	s.put(".git/info/exclude", "cache\n")
+	s.in().put("cache/mod/file.go", "x")
+	outside := filepath.Join(s.home, "outside")
+	s.write(filepath.Join(outside, "file"), "x")
+	if err := os.Symlink(outside, filepath.Join(s.w.Root, "cache", "mod", "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{outside, filepath.Join(s.w.Root, "cache", "mod"), filepath.Join(s.w.Root, "cache")} {
+		if err := os.Chmod(dir, 0o500); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.remove(false); err != nil {
+		t.Fatal(err)
+	}
+	s.gone()
+	if st, err := os.Stat(outside); err != nil || st.Mode().Perm() != 0o500 {
+		t.Errorf("the folder behind a link: %v, %v", st, err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(s.w.Root)); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if err := os.Chmod(outside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A crash during the creation can leave each of these states.
+func TestUnfinishedWorktreeIsDropped(t *testing.T) {
+	t.Parallel()
+	for _, without := range [][]string{{"index"}, {"index", ".git"}, {"index", "HEAD", ".git"}, {"index", "gitdir", "commondir", "HEAD", ".git"}} {
+		s := newRig(t).add()
+		admin := filepath.Join(s.folder.Dir, ".git", "worktrees", "one")
+		s.write(filepath.Join(admin, "index.lock"), "")
+		for _, name := range without {
+			path := filepath.Join(admin, name)
+			if name == ".git" {
+				path = filepath.Join(s.w.Root, name)
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.git.DropUnfinished(t.Context(), s.folder, s.w); err != nil {
+			t.Errorf("without %q: %v", without, err)
+		}
+		s.gone()
+	}
+	s := newRig(t).add()
+	s.in().put("a.txt", "work\n")
+	_, err := s.git.DropUnfinished(t.Context(), s.folder, s.w)
+	expect(t, err, runnel.GitFailed, "a.txt")
+}
