@@ -223,8 +223,8 @@ function Remove({
     <Dialog title="Remove the worktree?" onClose={onClose}>
       <p>
         This removes the folder and its branch, and stops the agent. The session can then only be read.
-        {lost.length === 0 && " It fails if commits, or files that are not committed, would be lost."} Files that
-        git ignores, such as .env and local databases, are deleted.
+        {lost.length === 0 && " It fails if commits, or files that are not committed, would be lost."} Files
+        that git ignores, such as .env and local databases, are deleted.
       </p>
       <label className="mt-3 flex items-center gap-2">
         <input type="checkbox" checked={discard} onChange={(e) => setDiscard(e.target.checked)} />
