@@ -47,10 +47,11 @@ func (m *importer) storedElsewhere(ctx context.Context, owner runnel.Provider, r
 		if runnel.CodeOf(err) == runnel.SessionNotFound {
 			return false, nil
 		}
-		if c.StoredFor != nil {
-			return err == nil && !c.StoredFor(workDir(rec)), err
+		own := c.Dir == "" || canonical(c.Dir) == workDir(rec)
+		if c.StoredFor != nil { // the conversation may have begun or continued elsewhere
+			own = c.Dir != "" && own || c.StoredFor(workDir(rec))
 		}
-		return err == nil && c.Dir != "" && canonical(c.Dir) != workDir(rec), err
+		return err == nil && !own, err
 	}
 	d, lists := owner.(runnel.Discoverer)
 	if _, inFiles := owner.(runnel.Summarizer); !inFiles || !lists {

@@ -31,7 +31,7 @@ func TestSandboxIsRefusedNotIgnored(t *testing.T) {
 		want    string
 	}{
 		{"unknown", map[string]any{"sandbox": "none"}, http.StatusBadRequest, "want off, files or project"},
-		{"ask", project(map[string]any{"egress": map[string]any{"mode": "ask"}}), http.StatusBadRequest, `"mode": unknown field`},
+		{"mode", project(map[string]any{"egress": map[string]any{"mode": "allow"}}), http.StatusBadRequest, "want deny or ask"},
 		{"entry", project(map[string]any{"egress": map[string]any{"allow": []string{"good.example.com", "https://example.com"}}}), http.StatusBadRequest, "egress.allow.1"},
 		{"set", project(map[string]any{"egress": map[string]any{"sets": []string{"all"}}}), http.StatusBadRequest, "git or packages"},
 		{"loopback", project(map[string]any{"egress": map[string]any{"allow": []string{"localhost"}}}), http.StatusBadRequest, "write the port"},
