@@ -167,6 +167,7 @@ func underlying(p runnel.Provider) *provider {
 type normaliser struct {
 	ids    map[string]string
 	stamps map[string]string
+	agents string // the folder of agents of another checkout; "" if they are in this one
 	repo   string
 }
 
@@ -179,7 +180,7 @@ var (
 )
 
 func newNormaliser(parts ...[]recordtest.Line) *normaliser {
-	n := &normaliser{ids: map[string]string{}, stamps: map[string]string{}}
+	n := &normaliser{ids: map[string]string{}, stamps: map[string]string{}, agents: os.Getenv("RUNNEL_AGENTS_DIR")}
 	if dir, err := os.Getwd(); err == nil {
 		n.repo = filepath.Dir(filepath.Dir(dir))
 	}
@@ -220,7 +221,11 @@ func (n *normaliser) replace(k int, line string) string {
 	line = idRE.ReplaceAllStringFunc(line, func(id string) string { return n.ids[id] })
 	line = timeRE.ReplaceAllString(line, fixtureStart.Add(time.Duration(k)*time.Second).Format("2006-01-02T15:04:05.000Z"))
 	line = stampRE.ReplaceAllStringFunc(line, func(s string) string { return n.stamps[s] })
-	return strings.ReplaceAll(portRE.ReplaceAllString(line, "127.0.0.1:1"), n.repo, "/repo")
+	line = portRE.ReplaceAllString(line, "127.0.0.1:1")
+	if n.agents != "" {
+		line = strings.ReplaceAll(line, n.agents, "/repo/test/agents")
+	}
+	return strings.ReplaceAll(line, n.repo, "/repo")
 }
 
 // shorten shortens the lists of commands, skills and models in a line.
