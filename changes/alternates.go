@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxAlternates = 8 << 10 // bytes of a list of further folders of objects
-	maxLent       = 16      // folders in it
+	maxAlternatesSize    = 8 << 10 // bytes of a list of further folders of objects, which git calls alternates
+	maxAlternatesEntries = 16      // folders in it
 )
 
 // isList reports whether git may read a file as a list of further folders of
@@ -21,22 +21,22 @@ const (
 func (in *inspection) isList(path string) bool {
 	const name = "/info/alternates"
 	return strings.EqualFold(path, filepath.Join(in.r.common, "objects", filepath.FromSlash(name))) ||
-		in.lent && strings.HasSuffix(strings.ToLower(filepath.ToSlash(path)), name)
+		in.inAlternate && strings.HasSuffix(strings.ToLower(filepath.ToSlash(path)), name)
 }
 
-// alternates examines a list of further folders of objects that is not empty.
+// alternatesList examines a list of further folders of objects that is not empty.
 // Each must be in the folder itself. While git reads, it gets a copy of the list
-// from [private.lend], because a program can change a file that it has mapped
+// from [private.linkObjects], because a program can change a file that it has mapped
 // into its memory without changing the time of the file.
-func (in *inspection) alternates(path string) (problem string) {
+func (in *inspection) alternatesList(path string) (problem string) {
 	refused := func(why string) string {
 		return path + " " + text.OneLine(why, 300) + ". Neither an agent in a sandbox nor a token for one project may read objects of another repository. Run git repack -a -d in the folder, and remove the file."
 	}
 	objects := filepath.Join(in.r.common, "objects")
-	if in.lent {
+	if in.inAlternate {
 		return refused("leads to further objects from a list within another list")
 	}
-	b, err := nofollow.ReadSmall(path, maxAlternates)
+	b, err := nofollow.ReadSmall(path, maxAlternatesSize)
 	if err != nil {
 		return refused("cannot be read: " + err.Error())
 	}
@@ -53,18 +53,18 @@ func (in *inspection) alternates(path string) (problem string) {
 		switch {
 		case entry[0] == '"' || strings.ContainsAny(dir, "\n\x00") || !subpath.Within(dir, in.r.folder.Dir):
 			return refused("leads to the objects of another repository: " + entry)
-		case len(in.state.lent) == maxLent:
-			return refused(fmt.Sprintf("leads to more than %d other folders", maxLent))
+		case len(in.state.alternates) == maxAlternatesEntries:
+			return refused(fmt.Sprintf("leads to more than %d other folders", maxAlternatesEntries))
 		}
-		in.state.lent = append(in.state.lent, dir)
+		in.state.alternates = append(in.state.alternates, dir)
 	}
 	return ""
 }
 
-// lenders examines the folders that alternates found.
-func (in *inspection) lenders() (problem string) {
-	in.lent = true
-	for _, dir := range in.state.lent {
+// alternateFolders examines the folders that the list of alternates names.
+func (in *inspection) alternateFolders() (problem string) {
+	in.inAlternate = true
+	for _, dir := range in.state.alternates {
 		if problem := in.way(dir); problem != "" {
 			return problem
 		}
@@ -75,15 +75,15 @@ func (in *inspection) lenders() (problem string) {
 	return ""
 }
 
-// lend creates the folder of objects in the private directory, with links to
-// the folders in objects and a list of the folders lent. Git finds all objects
+// linkObjects creates the folder of objects in the private directory, with links
+// to the folders in objects and a list of the alternates. Git finds all objects
 // there but does not read the list of the repository.
-func (p *private) lend(objects string, lent []string) error {
+func (p *private) linkObjects(objects string, alternates []string) error {
 	own := filepath.Join(p.dir, "objects")
 	if err := os.MkdirAll(filepath.Join(own, "info"), 0o700); err != nil {
 		return fmt.Errorf("create a private git directory: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(own, "info", "alternates"), []byte(strings.Join(lent, "\n")+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(own, "info", "alternates"), []byte(strings.Join(alternates, "\n")+"\n"), 0o600); err != nil {
 		return fmt.Errorf("create a private git directory: %w", err)
 	}
 	names := []string{"pack"}

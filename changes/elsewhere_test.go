@@ -115,8 +115,8 @@ func TestStatusAcceptsAlternatesInTheFolder(t *testing.T) {
 		"a folder with its own list":   {"../../listing\n", StateRefused},
 		"a folder with a link":         {"../../linked\n", StateRefused},
 		"a folder that does not exist": {"../../absent\n", StateRefused},
-		"too long":                     {strings.Repeat("#", maxAlternates) + "\n", StateRefused},
-		"too many":                     {strings.Repeat("../../lent/objects\n", maxLent+1), StateRefused},
+		"too long":                     {strings.Repeat("#", maxAlternatesSize) + "\n", StateRefused},
+		"too many":                     {strings.Repeat("../../lent/objects\n", maxAlternatesEntries+1), StateRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -29,12 +29,12 @@ const unread = " cannot be read, so Runnel cannot check that it leads to no othe
 
 // A state stands for the objects and references of a closed folder at one time.
 type state struct {
-	sum    string          // changes if a part of them is replaced, also if the part is put back
-	above  [][]place       // the git directories, each with the directories above it
-	absent map[string]bool // paths of parts that do not exist
-	listed bool            // there is a list of further folders of objects that is not empty
-	lent   []string        // the folders in it
-	newest time.Time       // of the last change
+	sum        string          // changes if a part of them is replaced, also if the part is put back
+	above      [][]place       // the git directories, each with the directories above it
+	absent     map[string]bool // paths of parts that do not exist
+	listed     bool            // there is a list of further folders of objects that is not empty
+	alternates []string        // the folders in it
+	newest     time.Time       // of the last change
 }
 
 // A place is a directory on the way to a part.
@@ -45,12 +45,12 @@ type place struct {
 
 // inspection examines the objects and references of a closed folder.
 type inspection struct {
-	ctx   context.Context
-	r     *repository
-	left  int  // directory entries that may still be read
-	lent  bool // it is at the folders that a list of further objects names
-	sum   hash.Hash
-	state state
+	ctx         context.Context
+	r           *repository
+	left        int  // directory entries that may still be read
+	inAlternate bool // it examines the folders in the list of alternates
+	sum         hash.Hash
+	state       state
 }
 
 // inspect returns the state of the objects and references of a folder, and why
@@ -95,10 +95,11 @@ func (in *inspection) all() (problem string) {
 	if problem := in.parts(in.r.dir, "HEAD", "index", "reftable"); problem != "" {
 		return problem
 	}
-	return in.lenders()
+	return in.alternateFolders()
 }
 
-// parts examines entries of the directory at path dir.
+// parts examines the entries of a directory that have these names. It returns
+// why Runnel refuses the repository, or "".
 func (in *inspection) parts(dir string, names ...string) (problem string) {
 	root, err := nofollow.Root(dir)
 	if err != nil {
@@ -163,7 +164,7 @@ func (in *inspection) part(root *os.Root, dir, name string, depth int) (problem 
 	in.changed(at)
 	if !st.IsDir() {
 		if st.Size() > 0 && in.isList(path) {
-			return in.alternates(path)
+			return in.alternatesList(path)
 		}
 		return ""
 	}
@@ -231,7 +232,7 @@ func (in *inspection) entries(root *os.Root, path string, depth int) (problem st
 // changes the time of the git directory, and a new file that of the project.
 // Replacing a directory changes its own time and that of the one above it.
 func (s *state) same(after *state) bool {
-	if s.sum != after.sum || s.listed != after.listed || !slices.Equal(s.lent, after.lent) || len(s.above) != len(after.above) {
+	if s.sum != after.sum || s.listed != after.listed || !slices.Equal(s.alternates, after.alternates) || len(s.above) != len(after.above) {
 		return false
 	}
 	for i, before := range s.above {
@@ -272,7 +273,7 @@ var errMoved = failed("The repository changes all the time, so git cannot read i
 func (g *Git) unmoved(ctx context.Context, r *repository, read func() ([]byte, error)) ([]byte, error) {
 	const tries = 5
 	if r.known == nil {
-		if err := g.allowed(ctx, r); err != nil {
+		if err := g.checkForeign(ctx, r); err != nil {
 			return nil, err
 		}
 	}
@@ -282,7 +283,7 @@ func (g *Git) unmoved(ctx context.Context, r *repository, read func() ([]byte, e
 			return nil, err
 		}
 		out, err := read()
-		if err := g.allowed(ctx, r); err != nil {
+		if err := g.checkForeign(ctx, r); err != nil {
 			return nil, err
 		}
 		if before.same(r.known) {
@@ -292,8 +293,9 @@ func (g *Git) unmoved(ctx context.Context, r *repository, read func() ([]byte, e
 	return nil, errMoved
 }
 
-// allowed fails if git would read another repository. It sets r.known.
-func (g *Git) allowed(ctx context.Context, r *repository) error {
+// checkForeign returns an error if git would read objects or references of
+// another repository. It stores the state that it examined in r.known.
+func (g *Git) checkForeign(ctx context.Context, r *repository) error {
 	known, problem, err := g.inspect(ctx, r)
 	r.known = known
 	if err == nil && problem != "" {

@@ -98,7 +98,7 @@ func (g *Git) isolate(ctx context.Context, r *repository) (_ *private, err error
 	}
 	if r.known != nil && r.known.listed {
 		delete(links, "objects")
-		if err := p.lend(filepath.Join(r.common, "objects"), r.known.lent); err != nil {
+		if err := p.linkObjects(filepath.Join(r.common, "objects"), r.known.alternates); err != nil {
 			return nil, err
 		}
 	}

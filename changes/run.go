@@ -57,7 +57,7 @@ func (g *Git) within(ctx context.Context, r *repository, c command) ([]byte, err
 	if r.folder.Closed && c.reads {
 		return g.unmoved(ctx, r, func() ([]byte, error) { return g.alone(ctx, r, c) })
 	}
-	if err := g.allowed(ctx, r); err != nil { // the repository may have changed since it was opened
+	if err := g.checkForeign(ctx, r); err != nil { // the repository may have changed since it was opened
 		return nil, err
 	}
 	r.known = nil // the command changes it

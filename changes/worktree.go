@@ -342,7 +342,8 @@ func paths(files []ChangedFile) (out []string) {
 	return out
 }
 
-// loses returns the error for a removal that would lose work.
+// loses returns the error for a removal that would lose work, with a list of the
+// work.
 func loses(what []string) error {
 	return &runnel.Error{
 		Code: runnel.GitFailed, Details: map[string]any{"loses": slices.Clone(what)},

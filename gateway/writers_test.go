@@ -93,8 +93,8 @@ func TestOnlyOtherProcessesKeepPromptsOut(t *testing.T) {
 	})
 }
 
-// slowToEnd is the connection to an agent that takes a second to end, with a
-// process that is named as a writer until then: its supervisor was killed.
+// slowToEnd is the connection to an agent whose supervisor was killed. The agent
+// takes a second to exit, and is listed as a writer until then.
 type slowToEnd struct {
 	runnel.Conn
 	s *shared

@@ -171,7 +171,7 @@ type lingeringConn struct {
 }
 
 func (c *lingeringConn) Close() error {
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) //nolint:forbidigo // a removal that does not wait is complete by then
 	err := os.WriteFile(filepath.Join(c.dir, "last.txt"), nil, 0o600)
 	return errors.Join(err, os.WriteFile(filepath.Join(filepath.Dir(c.dir), "stopped"), nil, 0o600), c.Conn.Close())
 }

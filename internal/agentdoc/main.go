@@ -164,7 +164,7 @@ func changed(r, in providertest.Report) (out []providertest.Finding) {
 	return out
 }
 
-// inSandbox returns what differs for an agent in a sandbox, one line each.
+// inSandbox returns one line for each test whose result differs in a sandbox.
 func inSandbox(r, in providertest.Report) (lines []string) {
 	for _, f := range changed(r, in) {
 		lines = append(lines, fmt.Sprintf("- %s: %s\n", means(f.Test), cmp.Or(f.Why, "works")))
