@@ -408,7 +408,7 @@ func TestEgressDoesNotWaitForASlowJudge(t *testing.T) {
 		defer close(decide)
 		p, s, _ := openNetted(t, runnel.Config{Judge: judge}, runnel.Options{})
 		answer := p.connect(t.Context(), "api.example.com")
-		time.Sleep(4 * time.Second) //nolint:forbidigo // virtual time
+		time.Sleep(4 * time.Second)
 		if n := len(pendingOf(s)); n != 1 {
 			t.Fatalf("%d questions", n)
 		}
