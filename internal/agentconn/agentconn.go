@@ -20,6 +20,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -221,12 +222,33 @@ func (c *Conn) next() ([]byte, error) {
 	}
 }
 
-// Ended stops the process and returns the end of its standard error. A provider
-// uses the text to find out why its agent did not start. The text must not be
-// shown to users, because it may contain secrets.
-func (c *Conn) Ended() string {
+// An End tells a provider why its agent did not start.
+type End struct {
+	Stderr string // the end of standard error, not to be shown to users, because it may contain secrets
+	Exit   string // how the agent ended, such as "exit status 1"; empty if it did not end by itself
+}
+
+// Says returns the beginning of the error for users, without a period.
+func (e End) Says(agent string) string {
+	says := agent + " ended before it was ready"
+	if e.Exit != "" {
+		says += " (" + e.Exit + ")"
+	}
+	return says
+}
+
+// Ended returns how the process ended. If it does not end by itself within the
+// drain period, Ended kills it.
+func (c *Conn) Ended() End {
+	var e End
+	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	defer cancel()
+	if st, err := c.process.Wait(ctx); err == nil {
+		e.Exit = cmp.Or(st.Signal, fmt.Sprintf("exit status %d", st.Code))
+	}
 	c.process.Stop(context.Background(), proc.Now)
-	return c.process.StderrTail()
+	e.Stderr = c.process.StderrTail()
+	return e
 }
 
 // translate passes a line of the agent through the translator and writes the

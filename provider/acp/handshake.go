@@ -103,12 +103,12 @@ func (h *handshake) call(id jsonrpc.ID, method string, params any) (jsonrpc.Mess
 // exited returns the error for an agent that exited during the handshake. The
 // message does not include the agent's stderr, which may contain secrets.
 func (h *handshake) exited(cause error) error {
-	stderr := h.c.Ended()
+	end := h.c.Ended()
 	agent := h.p.agent.conn()
-	if strings.Contains(stderr, "nknown argument") || strings.Contains(stderr, "nknown option") {
+	if strings.Contains(end.Stderr, "nknown argument") || strings.Contains(end.Stderr, "nknown option") {
 		return runnel.Fail(runnel.SessionCreateFailed, "This version of "+agent.Name+" does not support the Agent Client Protocol. Update it: "+agent.Install, cause)
 	}
-	return runnel.Fail(runnel.SessionCreateFailed, agent.Name+" exited before it was ready. Try it in a terminal: "+agent.Try, cause)
+	return runnel.Fail(runnel.SessionCreateFailed, end.Says(agent.Name)+". Try it in a terminal: "+agent.Try, cause)
 }
 
 func (h *handshake) initialize() error {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
@@ -74,9 +75,10 @@ func refused(request string) error {
 }
 
 // startupFault returns the error for an agent that ended before it was ready.
-// stderr is the agent's standard error, and last is its last line. The error
-// shows neither.
-func startupFault(stderr string, last frame) error {
+// last is the agent's last line. The error shows neither that nor the agent's
+// standard error.
+func startupFault(end agentconn.End, last frame) error {
+	stderr := end.Stderr
 	for _, e := range last.Errors {
 		stderr += "\n" + e
 	}
@@ -97,5 +99,5 @@ func startupFault(stderr string, last frame) error {
 			return runnel.Fail(known.code, known.message, cause)
 		}
 	}
-	return runnel.Fail(runnel.SessionCreateFailed, "Claude Code ended before it was ready. Try it in a terminal: claude --version", cause)
+	return runnel.Fail(runnel.SessionCreateFailed, end.Says("Claude Code")+". Try it in a terminal: claude --version", cause)
 }

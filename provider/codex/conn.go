@@ -217,7 +217,7 @@ func (c *conn) refusal(method string, e *jsonrpc.Error) error {
 // before it was ready. The error does not quote standard error, which may
 // contain secrets.
 func (c *conn) startupFault() error {
-	stderr := c.Ended()
+	end := c.Ended()
 	cause := errors.New("codex: exited before it was ready")
 	for _, known := range []struct{ words, message string }{
 		{"CODEX_HOME", "Codex's folder is missing: see CODEX_HOME."},
@@ -225,11 +225,11 @@ func (c *conn) startupFault() error {
 		{"config.toml", "Codex's configuration is not valid. Try it in a terminal: codex"},
 		{"unrecognized subcommand", "This version of Codex has no app-server. Update it: " + installCommand},
 	} {
-		if strings.Contains(stderr, known.words) {
+		if strings.Contains(end.Stderr, known.words) {
 			return runnel.Fail(runnel.SessionCreateFailed, known.message, cause)
 		}
 	}
-	return runnel.Fail(runnel.SessionCreateFailed, "Codex exited before it was ready. Try it in a terminal: "+product.Try, cause)
+	return runnel.Fail(runnel.SessionCreateFailed, end.Says("Codex")+". Try it in a terminal: "+product.Try, cause)
 }
 
 // Prompt implements [runnel.Conn].
