@@ -20,7 +20,11 @@ type node struct {
 }
 
 func newSet(words []string, wraps bool) *set {
-	s := &set{nodes: make([]node, 1), wraps: wraps}
+	most := 1
+	for _, w := range words {
+		most += len(w)
+	}
+	s := &set{nodes: make([]node, 1, most), wraps: wraps}
 	for _, w := range words {
 		s.insert(w)
 	}
