@@ -33,7 +33,8 @@ var faults = []struct {
 }
 
 // TestFailingSystemCallsLoseNothingAcknowledged makes the nth call of each kind
-// fail, for every n: either only that call, or that call and all later ones.
+// fail, for every n if RUNNEL_LONG is set, else for some: either only that call,
+// or that call and all later ones.
 // The store keeps every acknowledged event. After a failure that may have lost
 // data, no write succeeds. Opened again on a healthy disk, the store accepts
 // writes.
@@ -41,10 +42,14 @@ func TestFailingSystemCallsLoseNothingAcknowledged(t *testing.T) {
 	for _, f := range faults {
 		for _, forever := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/forever=%v", f.name, forever), func(t *testing.T) {
-				n, step := 1, 1
-				if raced || testing.Short() { // every tenth call, beginning with a random one
-					n, step = 1+rand.IntN(3), 10
+				step := 4
+				switch {
+				case long:
+					step = 1
+				case raced, testing.Short():
+					step = 10
 				}
+				n := 1 + rand.IntN(min(step, 3))
 				runs := 0
 				for ; !t.Failed(); n += step {
 					calls, failed := 0, false

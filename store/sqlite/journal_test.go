@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -180,6 +181,15 @@ func TestJournalIsBounded(t *testing.T) {
 	}
 }
 
+// stepOf returns the distance between places to damage, in bytes: n if
+// RUNNEL_LONG is set. The places begin with a random one.
+func stepOf(n int) int {
+	if long {
+		return n
+	}
+	return 5 * n
+}
+
 // After a kill, some events are only in the journal. If the end of the journal
 // is cut off, the store has exactly the events before the cut.
 func TestJournalCutAnywhereKeepsABeginning(t *testing.T) {
@@ -198,7 +208,8 @@ func TestJournalCutAnywhereKeepsABeginning(t *testing.T) {
 	killed := abandon(t, dir)
 	whole := readFile(t, journalPath(killed))
 	last := -1
-	for cut := 0; cut <= len(whole); cut += 7 {
+	step := stepOf(7)
+	for cut := rand.IntN(step); cut <= len(whole); cut += step {
 		next := abandon(t, killed)
 		if err := os.WriteFile(journalPath(next), whole[:cut], 0o600); err != nil {
 			t.Fatal(err)
@@ -235,7 +246,8 @@ func TestFlippedBitInTheJournalIsReported(t *testing.T) {
 	addDeltas(t, s, "s", 0, 12)
 	killed := abandon(t, dir)
 	whole := readFile(t, journalPath(killed))
-	for at := 0; at < len(whole); at += 5 {
+	step := stepOf(5)
+	for at := rand.IntN(step); at < len(whole); at += step {
 		flipped := bytes.Clone(whole)
 		flipped[at] ^= 1 << (at % 8)
 		next := abandon(t, killed)

@@ -41,9 +41,9 @@ func seeds(t *testing.T, n int) (first uint64, runs int) {
 	case runs == 0 && first != 0:
 		runs = 1
 	case runs == 0 && testing.Short():
-		runs = n / 10
+		runs = n / 5
 	case runs == 0 && long():
-		runs = 20 * n
+		runs = 40 * n
 	case runs == 0:
 		runs = n / slower
 	}
@@ -124,7 +124,7 @@ func spread(t *testing.T, n int, plan func(seed uint64) plan, kinds ...string) {
 // TestRandomSchedulesKeepTheInvariants runs the core through random schedules
 // of requests, crashes and faults.
 func TestRandomSchedulesKeepTheInvariants(t *testing.T) {
-	spread(t, 10_000, makePlan,
+	spread(t, 5_000, makePlan,
 		"process killed", "process powerless", "process fenced", "process detached", "agent adopted", "sync failed",
 		"send ok", "send busy", "send unknown", "decide ok", "decide gone", "decide unknown", "cancel ok",
 		"resolved by user", "resolved by timeout", "resolved by agent", "resolved by policy",
@@ -134,7 +134,7 @@ func TestRandomSchedulesKeepTheInvariants(t *testing.T) {
 // TestReconnectingClientsMissNothing runs the core with very short connections
 // and with processes that end again and again.
 func TestReconnectingClientsMissNothing(t *testing.T) {
-	spread(t, 10_000, func(seed uint64) plan {
+	spread(t, 5_000, func(seed uint64) plan {
 		p := makePlan(seed + 1<<32)
 		p.faults, p.unstable, p.kinds = false, p.unstable/10, nil
 		for range 1 + seed%5 {
