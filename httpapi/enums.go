@@ -47,6 +47,7 @@ func enums() map[reflect.Type][]any {
 	enum(out, runnel.SandboxOff, runnel.SandboxFiles, runnel.SandboxProject)
 	enum(out, runnel.EgressDeny, runnel.EgressAsk)
 	enum(out, runnel.AuthAgentLogin, runnel.AuthAPIKey)
+	enum(out, runnel.MCPOverHTTP, runnel.MCPOverSSE)
 	enum(out, profile.FromTurn, profile.FromSession, profile.FromProfile, profile.FromProject, profile.FromEnvironment,
 		profile.FromGlobal, profile.FromAgent)
 	enum(out, auth.Read, auth.Send, auth.Approve, auth.Admin)

@@ -40,7 +40,7 @@ func (m mcp) routes() []route {
 			about: "Returns the MCP servers in the user's configuration of the agent on the server's machine. Starts none of them, and does not read the configuration of projects.", fails: fails}, m.list),
 		handle(route{path: one, scope: auth.Read, name: "getMCPServer", summary: "Get an MCP server of an agent", fails: fails}, m.get),
 		handleJSON(route{path: all, scope: auth.Admin, name: "addMCPServer", status: http.StatusCreated, summary: "Add an MCP server to an agent",
-			about: about + "While the command runs, other users of the machine may see the values of env in the list of processes.", fails: writes}, m.add),
+			about: about + "While the command runs, other users of the machine may see the values of env in the list of processes, and those of url and headers if the agent takes them only as arguments (docs/configuration.md says which does). An agent that cannot reach a server over the transport refuses it.", fails: writes}, m.add),
 		handle(route{method: http.MethodDelete, path: one, scope: auth.Admin, name: "removeMCPServer", summary: "Remove an MCP server of an agent",
 			about: about, fails: writes}, m.remove),
 	}
@@ -78,7 +78,7 @@ func (m mcp) add(r *http.Request, in runnel.MCPDefinition) (mcpServerAnswer, err
 		err = in.Check()
 	}
 	if err == nil {
-		err = access.Record(r.Context(), audit.Record{Kind: audit.MCPAdded, What: cliType + ": " + in.Name + ": " + in.Command})
+		err = access.Record(r.Context(), audit.Record{Kind: audit.MCPAdded, What: cliType + ": " + in.Name + ": " + in.Command + runnel.MCPAddress(in.URL)})
 	}
 	if err != nil {
 		return mcpServerAnswer{}, err

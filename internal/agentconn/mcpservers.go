@@ -3,6 +3,7 @@ package agentconn
 import (
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 
 	"github.com/runnel-dev/runnel"
@@ -53,4 +54,34 @@ func MCPVariables(flag string, env map[string]string) (args []string) {
 		args = append(args, flag, name+"="+env[name])
 	}
 	return args
+}
+
+// MCPHeaders returns the headers of an MCP server with a URL, for an agent that
+// replaces variables in them. A token from a variable is such a header.
+func MCPHeaders(d runnel.MCPDefinition) map[string]string {
+	headers := maps.Clone(d.Headers)
+	if d.BearerTokenEnv != "" {
+		if headers == nil {
+			headers = make(map[string]string)
+		}
+		headers["Authorization"] = "Bearer ${" + d.BearerTokenEnv + "}"
+	}
+	return headers
+}
+
+// CheckMCPLiterals fails if the agent would replace a part of the URL or of a
+// header by a variable. pattern matches what the agent replaces.
+func CheckMCPLiterals(d runnel.MCPDefinition, pattern *regexp.Regexp, agent string) error {
+	refuse := func(field string) error {
+		return runnel.Fail(runnel.InvalidRequest, field+": contains $ before a name; "+agent+" would replace it by an environment variable. For a token in a variable, use bearerTokenEnv")
+	}
+	if pattern.MatchString(d.URL) {
+		return refuse("url")
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Headers)) {
+		if pattern.MatchString(d.Headers[name]) {
+			return refuse("headers." + name)
+		}
+	}
+	return nil
 }

@@ -186,8 +186,9 @@ const configureTime = 30 * time.Second
 // Configure runs a command that changes the configuration of an agent, as
 // [Output] does. It fails with AGENT_ERROR if the command fails. The error has no
 // text of the command, which could contain secrets. try is the command that a
-// user can run to see that text.
-func Configure(ctx context.Context, agent Agent, path string, env []string, mark, try string, args ...string) error {
+// user can run to see that text. The command reads input, which other users of
+// the machine cannot see, as its standard input; nil: nothing.
+func Configure(ctx context.Context, agent Agent, path string, env []string, mark, try string, input []byte, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, configureTime)
 	defer cancel()
 	p, err := Ask(ctx, path, env, mark, args...)
@@ -197,6 +198,11 @@ func Configure(ctx context.Context, agent Agent, path string, env []string, mark
 	defer p.Stop(context.WithoutCancel(ctx), proc.Now)
 	stop := context.AfterFunc(ctx, func() { p.Stop(context.WithoutCancel(ctx), proc.Now) })
 	defer stop()
+	if len(input) > 0 {
+		if err := p.Send(input, 0); err != nil {
+			return startFault(ctx, agent, err)
+		}
+	}
 	p.CloseInput()
 	_, _ = io.Copy(io.Discard, p.Stdout())
 	st, err := p.Wait(context.WithoutCancel(ctx))

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -37,15 +39,34 @@ var geminiMCP = &mcpQuirks{
 		return path
 	},
 	protocol: []string{"--acp", "--experimental-acp"},
-	add: func(d runnel.MCPDefinition) ([]string, error) {
+	add:      geminiAdd,
+	remove:   func(name string) []string { return []string{"mcp", "remove", "-s", "user", name} },
+}
+
+// variableInGemini matches what Gemini CLI replaces by a variable in its
+// settings.
+var variableInGemini = regexp.MustCompile(`\$(\w|\{)`)
+
+// geminiAdd returns the arguments that add a server. Gemini CLI 0.61.0 takes a
+// server, with its headers, only as arguments.
+func geminiAdd(d runnel.MCPDefinition) ([]string, error) {
+	if d.URL == "" {
 		for name, value := range d.Env {
 			if value == "" || strings.Contains(value, "=") { // the agent drops it, or the rest of it
 				return nil, runnel.Fail(runnel.InvalidRequest, "env."+name+": Gemini CLI cannot store a value that is empty or contains =; write it to the agent's settings yourself")
 			}
 		}
 		return slices.Concat([]string{"mcp", "add", "-s", "user"}, agentconn.MCPVariables("-e", d.Env), []string{d.Name, d.Command, "--"}, d.Args), nil
-	},
-	remove: func(name string) []string { return []string{"mcp", "remove", "-s", "user", name} },
+	}
+	if err := agentconn.CheckMCPLiterals(d, variableInGemini, "Gemini CLI"); err != nil {
+		return nil, err
+	}
+	args := []string{"mcp", "add", "-s", "user", "-t", string(d.URLTransport())}
+	headers := agentconn.MCPHeaders(d)
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		args = append(args, "-H", name+": "+headers[name])
+	}
+	return append(args, d.Name, d.URL), nil
 }
 
 // errNoMCP is the error for an agent whose MCP servers are not known.
@@ -112,5 +133,5 @@ func (p *provider) configure(ctx context.Context, what string, args []string) er
 	}
 	first = slices.DeleteFunc(slices.Clone(first), func(arg string) bool { return slices.Contains(p.agent.quirks().mcp.protocol, arg) })
 	env := p.environ(os.Environ(), runnel.Options{})
-	return agentconn.Configure(ctx, p.agent.conn(), path, env, "ACP_"+proc.MarkSuffix, p.agent.Name+" "+what, slices.Concat(first, args)...)
+	return agentconn.Configure(ctx, p.agent.conn(), path, env, "ACP_"+proc.MarkSuffix, p.agent.Name+" "+what, nil, slices.Concat(first, args)...)
 }

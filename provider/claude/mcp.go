@@ -2,11 +2,13 @@ package claude
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 
 	"github.com/runnel-dev/runnel"
@@ -61,23 +63,47 @@ func configuredMCP(content []byte) ([]runnel.MCPServer, error) {
 	return list, nil
 }
 
-// AddMCP implements [runnel.MCPEditor].
+// variableInMCP matches what the agent replaces by a variable in a definition.
+var variableInMCP = regexp.MustCompile(`\$\{`)
+
+// AddMCP implements [runnel.MCPEditor]. The command reads a server with a URL
+// from its standard input, so that no other user of the machine sees its headers
+// in the list of processes. Claude Code 2.1.197 cannot do that yet, and fails.
 func (p *Provider) AddMCP(ctx context.Context, d runnel.MCPDefinition) error {
-	args := slices.Concat([]string{"mcp", "add", "-s", "user"}, agentconn.MCPVariables("-e", d.Env), []string{"--", d.Name, d.Command}, d.Args)
-	return p.configure(ctx, "claude mcp add", args)
+	if d.URL == "" {
+		args := slices.Concat([]string{"mcp", "add", "-s", "user"}, agentconn.MCPVariables("-e", d.Env), []string{"--", d.Name, d.Command}, d.Args)
+		return p.configure(ctx, "claude mcp add", nil, args)
+	}
+	if err := agentconn.CheckMCPLiterals(d, variableInMCP, product.Name); err != nil {
+		return err
+	}
+	input, err := json.Marshal(mcpAtURL{string(d.URLTransport()), d.URL, agentconn.MCPHeaders(d)})
+	if err != nil {
+		return err
+	}
+	try := "claude mcp add --transport " + string(d.URLTransport()) + ". An older Claude Code cannot read a server with a URL from its standard input; update it"
+	return p.configure(ctx, try, input, []string{"mcp", "add-json", "-s", "user", "--", d.Name, "-"})
+}
+
+// An mcpAtURL is a server with a URL as the agent stores it.
+type mcpAtURL struct {
+	Type    string            `json:"type"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers,omitempty"`
 }
 
 // RemoveMCP implements [runnel.MCPEditor].
 func (p *Provider) RemoveMCP(ctx context.Context, name string) error {
-	return p.configure(ctx, "claude mcp remove", []string{"mcp", "remove", "-s", "user", "--", name})
+	return p.configure(ctx, "claude mcp remove", nil, []string{"mcp", "remove", "-s", "user", "--", name})
 }
 
-// configure runs a command that changes the agent's configuration.
-func (p *Provider) configure(ctx context.Context, try string, args []string) error {
+// configure runs a command that changes the agent's configuration and reads
+// input.
+func (p *Provider) configure(ctx context.Context, try string, input []byte, args []string) error {
 	opt := p.program.Configured(runnel.Options{})
 	path, first, err := p.program.Find(opt, usualProgram, product)
 	if err != nil {
 		return err
 	}
-	return agentconn.Configure(ctx, product, path, environ(parentEnviron(), opt), mark, try, slices.Concat(first, args)...)
+	return agentconn.Configure(ctx, product, path, environ(parentEnviron(), opt), mark, try, input, slices.Concat(first, args)...)
 }

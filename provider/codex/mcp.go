@@ -3,11 +3,14 @@ package codex
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
 
 // ListMCP implements [runnel.MCPLister]. It asks an app-server for its
@@ -71,10 +74,45 @@ func configuredMCP(entries map[string]mcpEntry) []runnel.MCPServer {
 	return list
 }
 
-// AddMCP implements [runnel.MCPEditor].
+// AddMCP implements [runnel.MCPEditor]. An app-server stores a server with a URL,
+// because the command "codex mcp add" (0.169.0) takes no headers.
 func (p *Provider) AddMCP(ctx context.Context, d runnel.MCPDefinition) error {
+	switch {
+	case d.URL != "" && d.URLTransport() != runnel.MCPOverHTTP:
+		return runnel.Fail(runnel.InvalidRequest, "transport: Codex reaches MCP servers with a URL only over streamable HTTP, not over SSE; use http if the server supports it")
+	case d.URL != "":
+		return storeMCP(ctx, p, d)
+	}
 	args := slices.Concat([]string{"mcp", "add", d.Name}, agentconn.MCPVariables("--env", d.Env), []string{"--", d.Command}, d.Args)
 	return p.configure(ctx, "codex mcp add", args)
+}
+
+// storeMCP stores a server with a URL in the user's configuration. The request
+// goes through a pipe, so that no other user of the machine sees its headers.
+func storeMCP(ctx context.Context, p *Provider, d runnel.MCPDefinition) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTime)
+	defer cancel()
+	entry := mcpAtURL{d.URL, d.Headers, d.BearerTokenEnv}
+	err := p.query(ctx, runnel.Options{}, func(a *asker) error {
+		return a.ask("config/value/write", map[string]any{"keyPath": "mcp_servers." + d.Name, "value": entry, "mergeStrategy": "replace"}, nil)
+	})
+	if ctx.Err() != nil {
+		return runnel.Fail(runnel.Timeout, "Codex did not change its configuration in time. Try it in a terminal: codex mcp add", ctx.Err())
+	}
+	if _, refused := errors.AsType[*jsonrpc.Error](err); refused { // its text could contain secrets
+		return runnel.Fail(runnel.AgentError, "Codex did not change its configuration. Try it in a terminal: codex mcp add")
+	}
+	return err
+}
+
+// storeTime bounds the time in which the agent must store an MCP server.
+const storeTime = 30 * time.Second
+
+// An mcpAtURL is a server with a URL as the agent stores it.
+type mcpAtURL struct {
+	URL      string            `json:"url"`
+	Headers  map[string]string `json:"http_headers,omitempty"`
+	TokenVar string            `json:"bearer_token_env_var,omitempty"`
 }
 
 // RemoveMCP implements [runnel.MCPEditor]. The command succeeds if there is no
@@ -91,5 +129,5 @@ func (p *Provider) configure(ctx context.Context, try string, args []string) err
 		return err
 	}
 	path, managed := native(path)
-	return agentconn.Configure(ctx, product, path, append(p.askEnviron(opt), managed...), mark, try, slices.Concat(first, args)...)
+	return agentconn.Configure(ctx, product, path, append(p.askEnviron(opt), managed...), mark, try, nil, slices.Concat(first, args)...)
 }
