@@ -52,6 +52,7 @@ type listing struct {
 	ahead, behind          *int
 	files                  []ChangedFile
 	staged                 []string // what stands for each staged file
+	nested                 []string // new repositories within the folder
 	more                   bool
 }
 
@@ -90,7 +91,9 @@ func parseStatus(r *repository, out string) (l listing) {
 				l.append(r, f[9], ChangedFile{Conflict: true, Unstaged: event.ChangeUpdate})
 			}
 		case "?":
-			if !strings.HasSuffix(rest, "/") { // a repository within the folder
+			if strings.HasSuffix(rest, "/") { // a repository within the folder
+				l.nested = append(l.nested, rest)
+			} else {
 				l.append(r, rest, ChangedFile{Untracked: true, Unstaged: event.ChangeCreate})
 			}
 		}

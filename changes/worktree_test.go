@@ -60,7 +60,8 @@ func (s *site) state() WorktreeStatus {
 }
 
 func (s *site) merge(message string) (Merged, error) {
-	return s.git.MergeWorktree(s.t.Context(), s.folder, s.w, message)
+	s.t.Helper()
+	return s.git.MergeWorktree(s.t.Context(), s.folder, s.w, message, s.state().Seen)
 }
 
 func (s *site) remove(discard bool) (Removed, error) {
@@ -68,7 +69,8 @@ func (s *site) remove(discard bool) (Removed, error) {
 	if discard {
 		may = LoseWork
 	}
-	return s.git.RemoveWorktree(s.t.Context(), s.folder, s.w, may)
+	s.t.Helper()
+	return s.git.RemoveWorktree(s.t.Context(), s.folder, s.w, may, s.state().Seen)
 }
 
 // gone fails unless nothing of the worktree is left.

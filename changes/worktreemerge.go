@@ -28,13 +28,22 @@ type Merged struct {
 // with the message; without one it fails and lists the files. If the merge
 // conflicts, or would overwrite changes in the project that are not committed,
 // it fails and leaves the project as it was.
-func (g *Git) MergeWorktree(ctx context.Context, project Folder, w Worktree, message string) (Merged, error) {
+//
+// seen is [WorktreeStatus.Seen]; MergeWorktree fails with CHANGES_OUTDATED if
+// the state is another one by now.
+func (g *Git) MergeWorktree(ctx context.Context, project Folder, w Worktree, message, seen string) (Merged, error) {
 	message = strings.TrimSpace(message)
 	if err := checkMessage(message); err != nil {
 		return Merged{}, err
 	}
+	if seen == "" {
+		return Merged{}, missingSeen()
+	}
 	g.change.Lock()
 	defer g.change.Unlock()
+	if err := g.checkSeen(ctx, project, w, seen, "merge"); err != nil {
+		return Merged{}, err
+	}
 	r, wr, err := g.pair(ctx, project, w)
 	if err != nil {
 		return Merged{}, err

@@ -33,10 +33,14 @@ const (
 // RemoveWorktree removes a worktree and the branch that was made for it. It
 // fails if more would be lost than may. If files cannot be deleted, it fails,
 // but the worktree is removed: its folder has another name, which the error
-// says.
-func (g *Git) RemoveWorktree(ctx context.Context, project Folder, w Worktree, may Loss) (Removed, error) {
+// says. seen is [WorktreeStatus.Seen]: if the state is another one by now,
+// RemoveWorktree fails with CHANGES_OUTDATED. Default: the state is not compared.
+func (g *Git) RemoveWorktree(ctx context.Context, project Folder, w Worktree, may Loss, seen string) (Removed, error) {
 	g.change.Lock()
 	defer g.change.Unlock()
+	if err := g.checkSeen(ctx, project, w, seen, "remove it"); err != nil {
+		return Removed{Root: w.Root}, err
+	}
 	project.Other = w.Root
 	r, _, err := g.home(ctx, project)
 	if err != nil {
@@ -71,7 +75,7 @@ func (g *Git) DropUnfinished(ctx context.Context, project Folder, w Worktree) (R
 	if errors.Is(err, os.ErrNotExist) && (head == "" || head == w.Base) {
 		may = LoseWork
 	}
-	return g.RemoveWorktree(ctx, project, w, may)
+	return g.RemoveWorktree(ctx, project, w, may, "")
 }
 
 // CheckLoss fails as [Git.RemoveWorktree] would fail because too much would be

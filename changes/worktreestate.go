@@ -35,6 +35,7 @@ type WorktreeStatus struct {
 	Uncommitted int           `json:"uncommitted" doc:"Number of files that differ from the last commit of the worktree, or are new."`
 	Files       []string      `json:"files" doc:"The first 200 of these files, relative to the worktree, with slashes."`
 	More        bool          `json:"more,omitempty" doc:"Whether further files differ that are not counted."`
+	Seen        string        `json:"seen" doc:"Stands for this state: the last commits of the worktree and of the project, their branches, and the content of the files that are not committed. A merge or a removal with this value fails with CHANGES_OUTDATED if the state has changed since."`
 	Operation   string        `json:"operation,omitempty" doc:"The unfinished operation in the worktree, such as merge or rebase. Until it is finished, the server merges nothing."`
 }
 
@@ -56,7 +57,8 @@ func (g *Git) WorktreeStatus(ctx context.Context, project Folder, w Worktree) (W
 	if w.missing() {
 		st.State = WorktreeMissing
 	}
-	return st, nil
+	st.Seen, err = g.seenUnready(ctx, r, st)
+	return st, err
 }
 
 // missing reports whether the folder of the worktree does not exist.
@@ -94,10 +96,12 @@ func (g *Git) examine(ctx context.Context, r, wr *repository, st *WorktreeStatus
 	if st.Files = st.Files[:min(len(st.Files), maxWorktreeFiles)]; st.Files == nil {
 		st.Files = []string{}
 	}
-	if st.Head == "" {
-		return nil // the agent has checked out a branch without commits
+	if st.Head != "" { // else the agent has checked out a branch without commits
+		if st.Behind, st.Ahead, err = g.apart(ctx, r, st.Head); err != nil {
+			return err
+		}
 	}
-	st.Behind, st.Ahead, err = g.apart(ctx, r, st.Head)
+	st.Seen, err = g.seenReady(ctx, r, wr, list, *st)
 	return err
 }
 

@@ -233,14 +233,15 @@ func (ws Worktrees) of(ctx context.Context, id, projectDir string, w *SessionWor
 
 // Merge merges the commits of a session's worktree into the branch of its
 // project; see [changes.Git.MergeWorktree]. It fails with TURN_IN_PROGRESS
-// while a turn runs. No turn starts meanwhile.
-func (ws Worktrees) Merge(ctx context.Context, ref, message string) (m changes.Merged, err error) {
+// while a turn runs. No turn starts meanwhile. seen is the state that the client
+// has seen.
+func (ws Worktrees) Merge(ctx context.Context, ref, message, seen string) (m changes.Merged, err error) {
 	err = ws.alone(ctx, ref, func(_ *entry, rec store.Session) error {
 		project, w, err := ws.of(ctx, rec.ID, rec.ProjectDir, keptOf(rec.Options).shownWorktree())
 		if err != nil {
 			return err
 		}
-		m, err = ws.g.git.MergeWorktree(ctx, project, w, message)
+		m, err = ws.g.git.MergeWorktree(ctx, project, w, message, seen)
 		return err
 	})
 	return m, err
@@ -248,8 +249,12 @@ func (ws Worktrees) Merge(ctx context.Context, ref, message string) (m changes.M
 
 // Remove removes the worktree of a session, and stops the agent that works in
 // it; see [changes.Git.RemoveWorktree]. It fails with TURN_IN_PROGRESS while a
-// turn runs. The session then accepts no prompts.
-func (ws Worktrees) Remove(ctx context.Context, ref string, discard bool) (out changes.Removed, err error) {
+// turn runs. The session then accepts no prompts. seen is the state that the
+// client has seen; it may be empty if discard is false, and is not compared then.
+func (ws Worktrees) Remove(ctx context.Context, ref string, discard bool, seen string) (out changes.Removed, err error) {
+	if discard && seen == "" {
+		return out, runnel.Fail(runnel.InvalidRequest, "seen: is missing, and discard needs it; send the value from the state of the worktree that you looked at")
+	}
 	err = ws.alone(ctx, ref, func(e *entry, rec store.Session) error {
 		project, w, err := ws.of(ctx, rec.ID, rec.ProjectDir, keptOf(rec.Options).shownWorktree())
 		if err != nil {
@@ -257,6 +262,9 @@ func (ws Worktrees) Remove(ctx context.Context, ref string, discard bool) (out c
 		}
 		if err := ws.checkOthers(rec.ID, w.Root); err != nil {
 			return err
+		}
+		if err := ws.g.git.CheckWorktreeSeen(ctx, project, w, seen); err != nil {
+			return err // the agent stays
 		}
 		may := changes.LoseIgnored
 		if discard {
@@ -272,7 +280,7 @@ func (ws Worktrees) Remove(ctx context.Context, ref string, discard bool) (out c
 				return err
 			}
 		}
-		out, err = ws.g.git.RemoveWorktree(ctx, project, w, may)
+		out, err = ws.g.git.RemoveWorktree(ctx, project, w, may, seen)
 		if _, seen := os.Lstat(w.Root); err != nil && !errors.Is(seen, os.ErrNotExist) {
 			return err
 		}
@@ -365,7 +373,7 @@ func (ws Worktrees) ofDeleted(ctx context.Context, rec store.Session, project ch
 		err = ws.checkOthers(rec.ID, w.Root)
 	}
 	if err == nil && drop {
-		_, err = ws.g.git.RemoveWorktree(ctx, project, w.Worktree, changes.LoseNothing)
+		_, err = ws.g.git.RemoveWorktree(ctx, project, w.Worktree, changes.LoseNothing, "")
 	} else if err == nil {
 		err = ws.g.git.CheckLoss(ctx, project, w.Worktree, changes.LoseNothing)
 	}

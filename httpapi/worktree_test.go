@@ -39,6 +39,22 @@ func exists(t *testing.T, path string) bool {
 	return err == nil
 }
 
+// seen returns what stands for the state of the session's worktree.
+func (rg *rig) seen(id string) string {
+	rg.t.Helper()
+	return call[changes.WorktreeStatus](rg, "GET", "/api/session/"+id+"/worktree", "", 200).Seen
+}
+
+// asSeen returns a body that names the state of the session's worktree, and has
+// further members.
+func (rg *rig) asSeen(id, members string) string {
+	rg.t.Helper()
+	if members != "" {
+		members = "," + members
+	}
+	return `{"seen":"` + rg.seen(id) + `"` + members + `}`
+}
+
 func put(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -93,16 +109,18 @@ func TestWorktreeOfSession(t *testing.T) {
 	}
 
 	rg.token = bound
-	rg.wantError("POST", at+"/worktree/merge", `{}`, 409, runnel.GitFailed)
+	rg.wantError("POST", at+"/worktree/merge", `{}`, 400, runnel.InvalidRequest)
+	rg.wantError("POST", at+"/worktree/merge", rg.asSeen(id, ""), 409, runnel.GitFailed)
 	rg.wantError("POST", at+"/worktree/merge", `{"mesage":"x"}`, 400, runnel.InvalidRequest)
-	m := call[changes.Merged](rg, "POST", at+"/worktree/merge", `{"message":"Add 2"}`, 200)
+	m := call[changes.Merged](rg, "POST", at+"/worktree/merge", rg.asSeen(id, `"message":"Add 2"`), 200)
 	if m.Commit != rg.git("rev-parse", "HEAD") || !m.FastForward || m.Branch != "main" || rg.git("log", "-1", "--format=%an %s") != "Ada Add 2" {
 		t.Errorf("merged %+v", m)
 	}
 	rg.token = all
 	put(t, filepath.Join(w.Root, "a.txt"), "unsaved\n")
 	rg.wantError("POST", at+"/worktree/remove", `{}`, 409, runnel.GitFailed)
-	if out := call[changes.Removed](rg, "POST", at+"/worktree/remove", `{"discard":true}`, 200); len(out.Lost) != 1 || exists(t, w.Root) {
+	rg.wantError("POST", at+"/worktree/remove", `{"discard":true}`, 400, runnel.InvalidRequest)
+	if out := call[changes.Removed](rg, "POST", at+"/worktree/remove", rg.asSeen(id, `"discard":true`), 200); len(out.Lost) != 1 || exists(t, w.Root) {
 		t.Errorf("removed %+v", out)
 	}
 	if got := rg.git("branch", "--list", "runnel/*"); got != "" {
@@ -126,7 +144,7 @@ func TestWorktreeIsOnlyForNewSessions(t *testing.T) {
 	rg.wantError("POST", at+"/send", `{"content":"text","opts":{"worktree":true}}`, 400, runnel.UnsupportedCapability)
 	rg.wantError("POST", at+"/options", `{"worktree":true}`, 400, runnel.UnsupportedCapability)
 	rg.wantError("GET", at+"/worktree", "", 409, runnel.GitFailed)
-	rg.wantError("POST", at+"/worktree/merge", `{}`, 409, runnel.GitFailed)
+	rg.wantError("POST", at+"/worktree/merge", `{"seen":"x"}`, 409, runnel.GitFailed)
 	rg.wantError("POST", at+"/worktree/remove", `{}`, 409, runnel.GitFailed)
 	rg.wantError("POST", "/api/session/create", `{"cliType":"script","projectDir":"`+rg.dir+`","options":{"worktree":"yes"}}`, 400, runnel.InvalidRequest)
 	with, w := rg.worktree()
@@ -152,8 +170,30 @@ func TestWorktreeIsBusyDuringTurn(t *testing.T) {
 	rg := gitRig(t)
 	id, _ := rg.worktree()
 	rg.prompt(id, "approve")
-	rg.wantError("POST", "/api/session/"+id+"/worktree/merge", `{}`, 409, runnel.TurnInProgress)
-	rg.wantError("POST", "/api/session/"+id+"/worktree/remove", `{"discard":true}`, 409, runnel.TurnInProgress)
+	rg.wantError("POST", "/api/session/"+id+"/worktree/merge", rg.asSeen(id, ""), 409, runnel.TurnInProgress)
+	rg.wantError("POST", "/api/session/"+id+"/worktree/remove", rg.asSeen(id, `"discard":true`), 409, runnel.TurnInProgress)
+}
+
+// A worktree that has changed since the person saw it is neither merged nor
+// discarded, and its agent stays.
+func TestWorktreeIsMergedAndDiscardedOnlyAsSeen(t *testing.T) {
+	rg := gitRig(t)
+	id, w := rg.worktree()
+	at := "/api/session/" + id
+	put(t, filepath.Join(w.Root, "a.txt"), "one\n2\n")
+	merge, discard := rg.asSeen(id, `"message":"m"`), rg.asSeen(id, `"discard":true`)
+	remove := rg.asSeen(id, "")
+	put(t, filepath.Join(w.Root, "a.txt"), "one\n3\n")
+	for path, body := range map[string]string{"/merge": merge, "/remove": discard, "/remove?": remove} {
+		got := rg.do("POST", at+"/worktree"+path, body)
+		if got.Code != 409 || !strings.Contains(got.Body.String(), "CHANGES_OUTDATED") || !strings.Contains(got.Body.String(), "has changed since you looked at it") {
+			t.Errorf("%s: %d %s", path, got.Code, got.Body)
+		}
+	}
+	if st := call[gateway.Status](rg, "GET", at+"/status", "", 200); !exists(t, w.Root) || st.Worktree.Removed || st.State != "open" {
+		t.Errorf("status %+v", st)
+	}
+	call[changes.Removed](rg, "POST", at+"/worktree/remove", rg.asSeen(id, `"discard":true`), 200)
 }
 
 // lingering is a scripted agent that still works in its directory while it
@@ -222,7 +262,7 @@ func TestWorktreeOfAnotherSessionStays(t *testing.T) {
 	id, w := rg.worktree()
 	at := "/api/session/" + id
 	other := call[createAnswer](rg, "POST", "/api/session/create", `{"cliType":"script","projectDir":"`+w.Root+`"}`, 201).SessionID
-	rg.wantError("POST", at+"/worktree/remove", `{"discard":true}`, 409, runnel.GitFailed)
+	rg.wantError("POST", at+"/worktree/remove", rg.asSeen(id, `"discard":true`), 409, runnel.GitFailed)
 	if d := call[gateway.Deletion](rg, "GET", at+"/deletion", "", 200); d.Worktree == nil || !d.Worktree.Stays {
 		t.Errorf("deletion: %+v", d.Worktree)
 	}
@@ -327,7 +367,7 @@ func TestHooksOfWorktree(t *testing.T) {
 		}
 		id, w := rg.worktree()
 		put(t, filepath.Join(w.Root, "new.txt"), "new\n")
-		m := call[changes.Merged](rg, "POST", "/api/session/"+id+"/worktree/merge", `{"message":"m"}`, 200)
+		m := call[changes.Merged](rg, "POST", "/api/session/"+id+"/worktree/merge", rg.asSeen(id, `"message":"m"`), 200)
 		if m.Committed == "" || exists(t, mark) != trusted {
 			t.Errorf("trusted %t: %+v, the hook ran: %t", trusted, m, exists(t, mark))
 		}
@@ -345,7 +385,7 @@ func TestWorktreeAnswerIsBounded(t *testing.T) {
 	if err := json.Unmarshal(state.Body.Bytes(), &got); err != nil || len(got.Files) != 200 || got.Uncommitted != 300 {
 		t.Errorf("%d files of %d: %v", len(got.Files), got.Uncommitted, err)
 	}
-	failed := rg.do("POST", "/api/session/"+id+"/worktree/merge", `{}`)
+	failed := rg.do("POST", "/api/session/"+id+"/worktree/merge", rg.asSeen(id, ""))
 	if failed.Code != 409 || failed.Body.Len() > 100<<10 {
 		t.Errorf("%d with %d bytes", failed.Code, failed.Body.Len())
 	}

@@ -131,11 +131,18 @@ func (a *app) confirmDeletion(ctx context.Context, d gateway.Deletion) (bool, er
 	if d.Queued > 0 {
 		what += fmt.Sprintf(" It has %d queued prompts.", d.Queued)
 	}
+	return a.confirm(ctx, what+" It frees "+freed(d)+". This cannot be undone.", "delete", "Nothing was deleted.")
+}
+
+// confirm asks a question of the person at the terminal, and returns whether the
+// answer is yes. verb says what yes does. If the answer is no, confirm prints
+// refused.
+func (a *app) confirm(ctx context.Context, question, verb, refused string) (bool, error) {
 	in := &typed{in: a.in}
 	lines := in.begin() // before the question, which an earlier line cannot be about
 	go in.read()        // runs until the input or the process ends
-	a.stderrf("%s It frees %s.", what, freed(d))
-	fmt.Fprint(a.err, "This cannot be undone. Type yes to delete: ")
+	a.stderrf("%s", question)
+	fmt.Fprintf(a.err, "Type yes to %s: ", verb)
 	select {
 	case line, ok := <-lines:
 		if ok && strings.TrimSpace(line) == "yes" {
@@ -144,7 +151,7 @@ func (a *app) confirmDeletion(ctx context.Context, d gateway.Deletion) (bool, er
 		if !ok {
 			fmt.Fprintln(a.err)
 		}
-		a.stderrf("Nothing was deleted.")
+		a.stderrf("%s", refused)
 		return false, nil
 	case <-ctx.Done():
 		return false, ctx.Err()

@@ -166,12 +166,12 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 	"worktreeMerge": func(t *testing.T, r *routes) answer {
 		path, dir := r.inWorktree(t)
 		write(t, dir, "b.txt", "new\n")
-		return r.post(t, path+"/merge", object{"message": "Add b.txt"})
+		return r.post(t, path+"/merge", object{"message": "Add b.txt", "seen": r.get(t, path).ok(t, http.StatusOK)["seen"]})
 	},
 	"worktreeRemove": func(t *testing.T, r *routes) answer {
 		path, dir := r.inWorktree(t)
 		write(t, dir, "b.txt", "new\n")
-		return r.post(t, path+"/remove", object{"discard": true})
+		return r.post(t, path+"/remove", object{"discard": true, "seen": r.get(t, path).ok(t, http.StatusOK)["seen"]})
 	},
 	"getApproval": func(t *testing.T, r *routes) answer {
 		id, approval := r.asking(t)
