@@ -171,24 +171,9 @@ func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree, ignored bo
 	if op := wr.operation(); op != "" {
 		lost = append(lost, "an unfinished "+op)
 	}
-	// Unlike Git.list, this also lists repositories within the worktree.
-	args := []string{"status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=dirty"}
-	if ignored {
-		args = append(args, "--ignored")
-	}
-	out, err := g.read(ctx, wr, maxList, args...)
-	if err != nil && !errors.Is(err, errCut) {
+	changed, others, err := g.entries(ctx, wr, ignored)
+	if err != nil {
 		return head, nil, err
-	}
-	var changed, others []string
-	for record := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		switch {
-		case len(record) <= 3:
-		case strings.HasPrefix(record, "!!"):
-			others = append(others, record[3:])
-		default:
-			changed = append(changed, record[3:])
-		}
 	}
 	if len(changed) > 0 {
 		lost = append(lost, "changes that are not committed in "+names(changed, 0))
@@ -201,6 +186,51 @@ func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree, ignored bo
 		lost = append(lost, "the submodules in it")
 	}
 	return head, lost, err
+}
+
+// entries returns the files and folders of a worktree that differ from the last
+// commit, and those that git ignores if ignored is true.
+func (g *Git) entries(ctx context.Context, wr *repository, ignored bool) (changed, others []string, err error) {
+	// Unlike Git.list, this also lists repositories within the worktree.
+	args := []string{"status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=dirty"}
+	if ignored {
+		args = append(args, "--ignored")
+	}
+	out, err := g.read(ctx, wr, maxList, args...)
+	if err != nil && !errors.Is(err, errCut) {
+		return nil, nil, err
+	}
+	for record := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		switch {
+		case len(record) <= 3:
+		case strings.HasPrefix(record, "!!"):
+			others = append(others, record[3:])
+		default:
+			changed = append(changed, record[3:])
+		}
+	}
+	return changed, others, nil
+}
+
+// A Leftover is what a worktree has that is in no commit.
+type Leftover struct {
+	Uncommitted int      // files that differ from the last commit, or are new
+	Ignored     []string // files and folders that git ignores; a folder ends with a slash
+}
+
+// Leftover returns what a worktree has that is in no commit. It changes nothing.
+func (g *Git) Leftover(ctx context.Context, project Folder, w Worktree) (l Leftover, err error) {
+	_, wr, err := g.pair(ctx, project, w)
+	if err != nil {
+		return l, err
+	}
+	list, err := g.list(ctx, wr)
+	if err != nil && !errors.Is(err, errCut) {
+		return l, err
+	}
+	l.Uncommitted = len(list.files) + len(list.nested)
+	_, l.Ignored, err = g.entries(ctx, wr, true)
+	return l, err
 }
 
 // unmerged returns the number of commits up to heads that only the branch of the

@@ -51,7 +51,7 @@ func (h Housekeeping) Deletion(ctx context.Context, ref string) (Deletion, error
 	if err != nil {
 		return d, err
 	}
-	d.Worktree = WorktreesOf(h.g).ofDeleted(ctx, rec, project, stays, false)
+	d.Worktree = WorktreesOf(h.g).ofDeleted(ctx, rec, project, stays, removal{may: changes.LoseNothing})
 	d.Transcript, err = h.transcript(ctx, id)
 	return d, err
 }
@@ -70,21 +70,32 @@ func (h Housekeeping) Delete(ctx context.Context, ref string) (Deletion, error) 
 	if err != nil {
 		return Deletion{}, err
 	}
-	d, err := h.delete(ctx, id, true, nil)
+	d, err := h.delete(ctx, id, deleting{end: true, may: changes.LoseNothing})
 	d.Transcript = transcript
 	return d, err
 }
 
 // deleteIf deletes a session unless check fails. Nobody can open or use the
 // session from the call of check to the deletion. It fails with
-// TURN_IN_PROGRESS while a turn runs.
+// TURN_IN_PROGRESS while a turn runs. Unlike Delete, it also removes a worktree
+// that has no work but ignored files: nobody would ever remove that worktree.
 func (h Housekeeping) deleteIf(ctx context.Context, id string, check func() error) (Deletion, error) {
-	return h.delete(ctx, id, false, check)
+	return h.delete(ctx, id, deleting{check: check, may: expiryMayLose})
 }
 
-// delete deletes a session. If end is false, it fails with TURN_IN_PROGRESS
-// while a turn runs. For check see deleteIf; nil: none.
-func (h Housekeeping) delete(ctx context.Context, ref string, end bool, check func() error) (d Deletion, err error) {
+// expiryMayLose is what the removal of a worktree may lose when a policy deletes
+// the session.
+const expiryMayLose = changes.LoseIgnored
+
+// deleting says how a session is deleted.
+type deleting struct {
+	end   bool         // false: fails with TURN_IN_PROGRESS while a turn runs
+	check func() error // see deleteIf; nil: none
+	may   changes.Loss // what the removal of the worktree may lose
+}
+
+// delete deletes a session.
+func (h Housekeeping) delete(ctx context.Context, ref string, how deleting) (d Deletion, err error) {
 	id, err := h.g.importer.resolve(ctx, ref, "", false)
 	if err != nil {
 		return d, err
@@ -97,12 +108,12 @@ func (h Housekeeping) delete(ctx context.Context, ref string, end bool, check fu
 		if d, err = h.freed(ctx, id); err != nil {
 			return d, err
 		}
-		if deleted, err = h.deleteOnce(ctx, id, end, check); err != nil {
+		if deleted, err = h.deleteOnce(ctx, id, how.end, how.check); err != nil {
 			return d, err
 		}
 	}
 	h.g.feed.touch(id)
-	d.Worktree = WorktreesOf(h.g).ofDeleted(context.WithoutCancel(ctx), rec, project, stays, true)
+	d.Worktree = WorktreesOf(h.g).ofDeleted(context.WithoutCancel(ctx), rec, project, stays, removal{may: how.may, drop: true})
 	h.g.pictures.remove(id)
 	if err := h.g.uploads.remove(d.uploads); err != nil { // they are removed after a day
 		h.g.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "uploads of a deleted session not removed", slog.String("session", id), slog.String("error", err.Error()))

@@ -43,6 +43,8 @@ type Expired struct {
 	Bytes        int64     `json:"bytes" doc:"Approximate size of the session's events and debug capture."`
 	Reason       string    `json:"reason" enum:"age,size" doc:"Why the session is deleted. age: it was not active for long enough. size: all sessions together are too large, and it is among those with the oldest activity."`
 
+	Worktree *DeletedWorktree `json:"worktree,omitempty" doc:"What becomes of the session's git worktree. It is removed with its branch, and with files that git ignores, unless that would lose files that are not committed or commits that no other branch has. Absent if the session has none."`
+
 	active time.Time // activity at which the session was selected
 }
 
@@ -97,10 +99,44 @@ func (r Retention) Policy() RetentionPolicy { return r.g.cfg.Retention }
 func (r Retention) Preview(ctx context.Context, p RetentionPolicy) (Expiry, error) {
 	x, all, err := r.plan(ctx, p, time.Now())
 	x.Sessions = append(x.Sessions, all[:min(len(all), maxExpired)]...)
-	return x, err
+	if err != nil {
+		return x, err
+	}
+	return x, r.examine(ctx, x.Sessions)
 }
 
-// Apply deletes what p selects and returns it. A session that has become active
+// maxExamined bounds the worktrees that one preview examines.
+const maxExamined = 50
+
+// examine fills what becomes of the worktrees of sessions that a policy deletes.
+func (r Retention) examine(ctx context.Context, all []Expired) error {
+	h, left := HousekeepingOf(r.g), maxExamined
+	for i := range all {
+		rec, project, stays, err := h.worktreeOf(ctx, all[i].SessionID)
+		if runnel.CodeOf(err) == runnel.SessionNotFound {
+			continue // it was deleted meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		w := keptOf(rec.Options).shownWorktree()
+		switch {
+		case w == nil || w.Removed:
+			continue
+		case left == 0:
+			all[i].Worktree = &DeletedWorktree{Root: w.Root, Branch: w.Branch, Unexamined: true}
+			continue
+		}
+		left--
+		all[i].Worktree = WorktreesOf(r.g).ofDeleted(ctx, rec, project, stays, removal{may: expiryMayLose})
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Apply deletes what p selects and returns it. A worktree with work stays. A session that has become active
 // meanwhile stays. So does a session whose conversation cannot be hidden; Apply
 // then deletes the others and fails.
 func (r Retention) Apply(ctx context.Context, p RetentionPolicy) (Expiry, error) {
@@ -125,13 +161,14 @@ func (r Retention) Apply(ctx context.Context, p RetentionPolicy) (Expiry, error)
 		}
 		x.Count++
 		x.FreedBytes += s.Bytes
+		s.Worktree = d.Worktree
 		if len(x.Sessions) < maxExpired {
 			x.Sessions = append(x.Sessions, s)
 		}
 		r.g.expired.call(s.SessionID)
 		r.g.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "session deleted by the retention policy", slog.String("session", s.SessionID), slog.String("reason", s.Reason), slog.Time("lastActive", s.LastActiveAt))
 		if w := d.Worktree; w != nil {
-			r.g.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "worktree of a deleted session", slog.String("session", s.SessionID), slog.String("worktree", w.Root), slog.String("branch", w.Branch), slog.Bool("stays", w.Stays), slog.String("why", w.Why))
+			r.g.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "worktree of a deleted session", slog.String("session", s.SessionID), slog.String("worktree", w.Root), slog.String("branch", w.Branch), slog.Bool("stays", w.Stays), slog.String("why", w.Why), slog.Any("ignored", w.Ignored))
 		}
 	}
 	return x, notHidden
@@ -201,7 +238,9 @@ func (r Retention) plan(ctx context.Context, p RetentionPolicy, now time.Time) (
 		x.FreedBytes += sizes[rec.ID]
 		x.Count++
 		title := text.Shorten(titleOf(rec, keptOf(rec.Options).keptCare), MaxChosenTitle)
-		all = append(all, Expired{rec.ID, rec.ProjectDir, title, activeAt(rec), sizes[rec.ID], reason, activeAt(rec)})
+		all = append(all, Expired{
+			SessionID: rec.ID, ProjectDir: rec.ProjectDir, Title: title, LastActiveAt: activeAt(rec), Bytes: sizes[rec.ID], Reason: reason, active: activeAt(rec),
+		})
 	}
 	return x, all, nil
 }

@@ -345,7 +345,14 @@ type DeletedWorktree struct {
 	Branch string `json:"branch" doc:"The branch that was made for the worktree."`
 	Stays  bool   `json:"stays" doc:"Whether the worktree and its branch stay, because their removal would lose work or fails. git worktree remove and git branch -D remove them."`
 	Why    string `json:"why,omitempty" doc:"Why they stay."`
+
+	Uncommitted int      `json:"uncommitted,omitempty" doc:"Number of files that differ from the last commit of the worktree, or are new. Such a worktree stays."`
+	Ignored     []string `json:"ignored,omitempty" doc:"Files and folders in the worktree that git ignores, such as node_modules/: at most the first 20. They are deleted if the worktree does not stay."`
+	Unexamined  bool     `json:"unexamined,omitempty" doc:"true: the worktree was not examined, so it is not known what becomes of it. A preview of several sessions examines at most 50 worktrees."`
 }
+
+// maxIgnored bounds the ignored files that a DeletedWorktree lists.
+const maxIgnored = 20
 
 // keep returns d for a worktree that stays, because of err.
 func (d *DeletedWorktree) keep(err error) *DeletedWorktree {
@@ -356,10 +363,16 @@ func (d *DeletedWorktree) keep(err error) *DeletedWorktree {
 	return d
 }
 
-// ofDeleted returns what the deletion of a session does with its worktree. If
-// drop is set, it removes the worktree unless something would be lost, such as an
-// ignored file, or stays is set. It returns nil if the session has no worktree.
-func (ws Worktrees) ofDeleted(ctx context.Context, rec store.Session, project changes.Folder, stays error, drop bool) *DeletedWorktree {
+// A removal says how the deletion of a session treats its worktree.
+type removal struct {
+	may  changes.Loss // what may be lost; otherwise the worktree stays
+	drop bool         // false: nothing is removed
+}
+
+// ofDeleted returns what the deletion of a session does with its worktree, and
+// does it if r.drop is set. The worktree stays if stays is set. ofDeleted returns
+// nil if the session has no worktree.
+func (ws Worktrees) ofDeleted(ctx context.Context, rec store.Session, project changes.Folder, stays error, r removal) *DeletedWorktree {
 	w := keptOf(rec.Options).shownWorktree()
 	if w == nil || w.Removed {
 		return nil
@@ -370,12 +383,15 @@ func (ws Worktrees) ofDeleted(ctx context.Context, rec store.Session, project ch
 		err = ws.g.opener.projects.recheck(rec.ProjectDir)
 	}
 	if err == nil {
+		if l, err := ws.g.git.Leftover(ctx, project, w.Worktree); err == nil { // otherwise the removal fails for the same reason
+			d.Uncommitted, d.Ignored = l.Uncommitted, l.Ignored[:min(len(l.Ignored), maxIgnored)]
+		}
 		err = ws.checkOthers(rec.ID, w.Root)
 	}
-	if err == nil && drop {
-		_, err = ws.g.git.RemoveWorktree(ctx, project, w.Worktree, changes.LoseNothing, "")
+	if err == nil && r.drop {
+		_, err = ws.g.git.RemoveWorktree(ctx, project, w.Worktree, r.may, "")
 	} else if err == nil {
-		err = ws.g.git.CheckLoss(ctx, project, w.Worktree, changes.LoseNothing)
+		err = ws.g.git.CheckLoss(ctx, project, w.Worktree, r.may)
 	}
 	if err != nil {
 		return d.keep(err)

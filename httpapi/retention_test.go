@@ -1,9 +1,13 @@
 package httpapi
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/runnel-dev/runnel/gateway"
 )
@@ -61,5 +65,91 @@ func TestRetentionEndsStreams(t *testing.T) {
 	}
 	if last := ending(follow.Body, 1); len(last) != 1 || last[0].name != "stream:end" || !strings.Contains(string(last[0].data), "SESSION_NOT_FOUND") {
 		t.Errorf("the events end with %+v", last)
+	}
+}
+
+// The preview names the worktrees of the sessions and what becomes of them. A
+// worktree that has only ignored files goes, because nobody would ever remove it;
+// one with work stays.
+func TestRetentionNamesAndRemovesWorktrees(t *testing.T) {
+	rg := gitRig(t)
+	put(t, filepath.Join(rg.dir, ".git", "info", "exclude"), "node_modules\n.env\n")
+	clean, cleanTree := rg.worktree()
+	ignored, ignoredTree := rg.worktree()
+	work, workTree := rg.worktree()
+	plain := rg.create()
+	if err := os.Mkdir(filepath.Join(ignoredTree.Root, "node_modules"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(ignoredTree.Root, "node_modules", "left-pad.js"), "")
+	put(t, filepath.Join(ignoredTree.Root, ".env"), "A=1\n")
+	put(t, filepath.Join(workTree.Root, "new.txt"), "new\n")
+	put(t, filepath.Join(workTree.Root, "a.txt"), "changed\n")
+
+	want := map[string]gateway.DeletedWorktree{
+		clean:   {Root: cleanTree.Root, Branch: cleanTree.Branch},
+		ignored: {Root: ignoredTree.Root, Branch: ignoredTree.Branch, Ignored: []string{".env", "node_modules/"}},
+		work:    {Root: workTree.Root, Branch: workTree.Branch, Stays: true, Uncommitted: 2},
+	}
+	check := func(when string, x gateway.Expiry) {
+		t.Helper()
+		if x.Count != 4 {
+			t.Fatalf("%s: %+v", when, x)
+		}
+		for _, s := range x.Sessions {
+			w := s.Worktree
+			if s.SessionID == plain {
+				if w != nil {
+					t.Errorf("%s: %+v", when, w)
+				}
+				continue
+			}
+			if w == nil {
+				t.Errorf("%s: %s has no worktree", when, s.SessionID)
+				continue
+			}
+			got := *w
+			if got.Stays && !strings.Contains(got.Why, "new.txt") || !got.Stays && got.Why != "" {
+				t.Errorf("%s: it stays because %q", when, got.Why)
+			}
+			got.Why = ""
+			if d := cmp.Diff(want[s.SessionID], got); d != "" {
+				t.Errorf("%s: %s", when, d)
+			}
+		}
+	}
+	check("preview", call[gateway.Expiry](rg, "GET", "/api/retention?olderThan=1ns", "", 200))
+	for _, w := range []gateway.SessionWorktree{cleanTree, ignoredTree, workTree} {
+		if !exists(t, w.Root) {
+			t.Errorf("the preview removed %s", w.Root)
+		}
+	}
+	rg.answers(rg.document(), "GET", "/api/retention", "/api/retention?olderThan=1ns", "")
+	check("applied", call[gateway.Expiry](rg, "POST", "/api/retention", `{"olderThan":"1ns"}`, 200))
+	if exists(t, cleanTree.Root) || exists(t, ignoredTree.Root) || !exists(t, filepath.Join(workTree.Root, "new.txt")) {
+		t.Error("the wrong worktrees are left")
+	}
+	if got := rg.git("branch", "--list", "--format=%(refname:short)", "runnel/*"); got != workTree.Branch {
+		t.Errorf("the branches %q are left", got)
+	}
+}
+
+// A preview examines a bounded number of worktrees, and names the others.
+func TestRetentionPreviewExaminesFiftyWorktrees(t *testing.T) {
+	rg := gitRig(t)
+	for range 51 {
+		id, _ := rg.worktree()
+		if err := rg.gw.Kill(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x := call[gateway.Expiry](rg, "GET", "/api/retention?olderThan=1ns", "", 200)
+	for i, s := range x.Sessions {
+		if s.Worktree == nil || s.Worktree.Root == "" || s.Worktree.Unexamined != (i == 50) {
+			t.Errorf("%d: %+v", i, s.Worktree)
+		}
+	}
+	if x.Count != 51 {
+		t.Errorf("%d sessions", x.Count)
 	}
 }

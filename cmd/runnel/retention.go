@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,7 +27,12 @@ settings retention-age and retention-mib decide, and are off by default. With
 With --apply, it deletes these sessions now, like 'runnel sessions delete'. This
 cannot be undone. A session in which a turn runs, an approval waits or prompts
 are queued is never deleted, and one that was active in the last hour is not
-deleted because of its size. The agents' own transcripts stay.`,
+deleted because of its size. The agents' own transcripts stay.
+
+A session's git worktree is removed with the session, and so are files in it that
+git ignores, such as node_modules. It stays if that would lose files that are not
+committed, or commits that no other branch has. The command lists these
+worktrees and what becomes of each.`,
 		Example: `  runnel retention
   runnel retention --older-than 2160h
   runnel retention --max-mib 5000 --json | jq .freedBytes
@@ -97,10 +104,47 @@ func (a *app) printExpiry(x gateway.Expiry, applied bool) error {
 	if err := t.write(a.out, a.width()); err != nil {
 		return err
 	}
+	if err := a.printExpiredWorktrees(x.Sessions, applied); err != nil {
+		return err
+	}
 	verb := "would be deleted, which frees"
 	if applied {
 		verb = "deleted, which freed"
 	}
 	a.stderrf("%s %s about %d of %d bytes.", plural(x.Count, "session"), verb, x.FreedBytes, x.StoredBytes)
 	return nil
+}
+
+// printExpiredWorktrees prints what becomes of the worktrees of sessions.
+func (a *app) printExpiredWorktrees(list []gateway.Expired, applied bool) error {
+	t := table{columns: []column{{"WORKTREE", cutStart}, {"SESSION", whole}, {"NOT COMMITTED", whole}, {"WHAT HAPPENS", cutEnd}}}
+	shown := 0
+	for _, s := range list {
+		if w := s.Worktree; w != nil {
+			shown++
+			t.add(cell(w.Root), cell(s.SessionID), strconv.Itoa(w.Uncommitted), cell(oneLine(worktreeFate(*w, applied), 600)))
+		}
+	}
+	if shown == 0 {
+		return nil
+	}
+	fmt.Fprintln(a.out)
+	return t.write(a.out, a.width())
+}
+
+// worktreeFate says what becomes of the worktree of a deleted session.
+func worktreeFate(w gateway.DeletedWorktree, applied bool) string {
+	removed := "is removed"
+	if applied {
+		removed = "removed"
+	}
+	switch {
+	case w.Unexamined:
+		return "not examined: is removed unless that loses work"
+	case w.Stays:
+		return "stays: " + w.Why
+	case len(w.Ignored) > 0:
+		return removed + " with the ignored files " + strings.Join(w.Ignored, ", ")
+	}
+	return removed
 }
