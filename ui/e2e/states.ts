@@ -295,7 +295,13 @@ const sampleServers = [
     arguments: 2,
     env: ["TICKETS_TOKEN"],
   },
-  { name: "docs", transport: "http", enabled: false, url: "https://docs.example/mcp" },
+  {
+    name: "docs",
+    transport: "http",
+    enabled: false,
+    url: "https://docs.example",
+    headers: ["Authorization"],
+  },
 ];
 
 async function allowAll(page: Page) {

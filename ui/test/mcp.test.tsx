@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { McpServers } from "../src/app/McpServers";
 import { useStore } from "../src/model/store";
 import { api } from "../src/wire/http";
-import { type MCPServer, parseMCPServers, parseVariables } from "../src/wire/mcp";
+import { type MCPServer, parseHeaders, parseMCPServers, parseVariables } from "../src/wire/mcp";
 import type { Agent } from "../src/wire/types";
 
 (globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
@@ -25,6 +25,7 @@ const server = (name: string): MCPServer => ({
   arguments: 2,
   url: "",
   env: ["TICKETS_TOKEN"],
+  headers: [],
 });
 
 describe("MCP servers", () => {
@@ -86,6 +87,70 @@ describe("MCP servers", () => {
     expect(rows()[0]).toContain("docs");
   });
 
+  const choose = (kind: RegExp) =>
+    act(async () =>
+      [...box.querySelectorAll("label")]
+        .find((l) => kind.test(l.textContent ?? ""))
+        ?.querySelector("input")
+        ?.click(),
+    );
+
+  it("can be added by URL, and are listed without secrets", async () => {
+    await open();
+    await choose(/A URL/);
+    expect(box.querySelector("[name=command]")).toBeNull();
+    const field = (name: string) => box.querySelector<HTMLInputElement>(`[name=${name}]`) as HTMLInputElement;
+    field("name").value = "docs";
+    field("url").value = " https://example.com/mcp?key=1 ";
+    field("transport").value = "sse";
+    field("headers").value = "Authorization: Bearer a:b\nX-Team:  red \n";
+    vi.mocked(api.addMCPServer).mockImplementation(async (_, d) => {
+      all = [
+        ...all,
+        {
+          ...server(d.name),
+          command: "",
+          arguments: 0,
+          env: [],
+          url: "https://example.com",
+          transport: "sse",
+          headers: ["Authorization", "X-Team"],
+        },
+      ];
+    });
+    await act(async () => box.querySelector("form")?.requestSubmit());
+    expect(api.addMCPServer).toHaveBeenCalledWith("codex", {
+      name: "docs",
+      url: "https://example.com/mcp?key=1",
+      transport: "sse",
+      headers: { Authorization: "Bearer a:b", "X-Team": "red" },
+    });
+    expect(rows()[1]).toContain("https://example.com · over SSE · sends Authorization, X-Team");
+    expect(box.querySelector("[name=command]")).not.toBeNull();
+  });
+
+  it("take a token from a variable, and say what is wrong with a header", async () => {
+    await open();
+    await choose(/A URL/);
+    const field = (name: string) => box.querySelector<HTMLInputElement>(`[name=${name}]`) as HTMLInputElement;
+    field("name").value = "docs";
+    field("url").value = "https://example.com/mcp";
+    field("bearerTokenEnv").value = " DOCS_TOKEN ";
+    field("headers").value = "secret";
+    await act(async () => box.querySelector("form")?.requestSubmit());
+    expect(api.addMCPServer).not.toHaveBeenCalled();
+    expect(box.querySelector("form [role=alert]")?.textContent).toBe("Write each header as NAME: VALUE.");
+    field("headers").value = "";
+    await act(async () => box.querySelector("form")?.requestSubmit());
+    expect(api.addMCPServer).toHaveBeenCalledWith("codex", {
+      name: "docs",
+      url: "https://example.com/mcp",
+      transport: "http",
+      headers: {},
+      bearerTokenEnv: "DOCS_TOKEN",
+    });
+  });
+
   it("cannot be changed if the server does not permit it", async () => {
     writes = false;
     await open();
@@ -102,11 +167,24 @@ describe("MCP servers", () => {
 
   it("are read from the server's answer", () => {
     expect(parseMCPServers({ servers: [{ name: "a", env: ["B", 1] }, {}, 3], writes: "yes" })).toEqual({
-      servers: [{ name: "a", transport: "", enabled: true, command: "", arguments: 0, url: "", env: ["B"] }],
+      servers: [
+        {
+          name: "a",
+          transport: "",
+          enabled: true,
+          command: "",
+          arguments: 0,
+          url: "",
+          env: ["B"],
+          headers: [],
+        },
+      ],
       writes: false,
     });
     expect(parseMCPServers(undefined).servers).toEqual([]);
     expect(parseVariables("A=1\n\nB=x=y\n")).toEqual({ env: { A: "1", B: "x=y" } });
     expect(parseVariables("A=1\nsecret").wrong).toBe("secret");
+    expect(parseHeaders("A: 1\n\nB:x:y\n")).toEqual({ headers: { A: "1", B: "x:y" } });
+    expect(parseHeaders("A: 1\nsecret").wrong).toBe("secret");
   });
 });

@@ -19,6 +19,7 @@ import { startWorker } from "./worker";
 const Session = part(() => import("./Session").then((m) => m.Session), <SessionShape />, { view: true });
 const Audit = part(() => import("./Audit").then((m) => m.Audit));
 const McpServers = part(() => import("./McpServers").then((m) => m.McpServers));
+const Retention = part(() => import("./Retention").then((m) => m.Retention));
 const Palette = part(() => import("./Palette").then((m) => m.Palette));
 const Start = part(() => import("../sessions/Start").then((m) => m.Start), null, { view: true });
 
@@ -86,6 +87,7 @@ function Inside() {
       {over === "keys" && <Keys onClose={closeOver} />}
       {over === "audit" && <Audit onClose={closeOver} />}
       {over === "mcp" && <McpServers onClose={closeOver} />}
+      {over === "retention" && <Retention onClose={closeOver} />}
       {over === "palette" && <Palette current={current} onClose={closeOver} />}
     </div>
   );

@@ -45,6 +45,7 @@ export function Devices({ onClose }: { onClose: () => void }) {
             [
               ["audit", "Open the audit log"],
               ["mcp", "MCP servers of agents"],
+              ["retention", "Old sessions"],
             ] as const
           ).map(([over, name]) => (
             <button

@@ -5,7 +5,13 @@ import { plural } from "../text/format";
 import { Visible } from "../text/Shown";
 import { plain } from "../text/visible";
 import { api } from "../wire/http";
-import { type MCPServer, type MCPServers, parseVariables } from "../wire/mcp";
+import {
+  type MCPDefinition,
+  type MCPServer,
+  type MCPServers,
+  parseHeaders,
+  parseVariables,
+} from "../wire/mcp";
 import { useAdmin } from "./admin";
 import { Dialog } from "./Dialog";
 
@@ -49,7 +55,7 @@ export function McpServers({ onClose }: { onClose: () => void }) {
   return (
     <Dialog title="MCP servers" onClose={onClose} sheet>
       <p className="mb-3 text-sm text-muted">
-        An agent starts these servers in every session, on the server’s machine.
+        An agent starts these servers, or connects to them, in every session, on the server’s machine.
       </p>
       {agents.length === 0 && <p className="text-sm text-muted">No agent is installed.</p>}
       {agents.length > 0 && (
@@ -105,9 +111,11 @@ export function McpServers({ onClose }: { onClose: () => void }) {
 function Server({ s, onRemove }: { s: MCPServer; onRemove?: () => void }) {
   const more = [
     s.arguments > 0 && plural(s.arguments, "argument"),
+    s.url && s.transport !== "" && `over ${plain(s.transport.toUpperCase(), 20)}`,
     s.env.length > 0 && `sets ${s.env.map((name) => plain(name, 60)).join(", ")}`,
+    s.headers.length > 0 && `sends ${s.headers.map((name) => plain(name, 60)).join(", ")}`,
     !s.enabled && "switched off",
-  ].filter((x) => x !== false);
+  ].filter((x) => x !== false && x !== "");
   return (
     <li className="border-t pt-2">
       <div className="flex items-center gap-2">
@@ -133,9 +141,34 @@ function Server({ s, onRemove }: { s: MCPServer; onRemove?: () => void }) {
   );
 }
 
-type Definition = Parameters<typeof api.addMCPServer>[1];
+/** What a form has in a field, with line feeds only. */
+const text = (form: HTMLFormElement, name: string) =>
+  String(new FormData(form).get(name) ?? "").replaceAll("\r\n", "\n");
 
-function Add({ onAdd }: { onAdd: (d: Definition) => Promise<boolean> }) {
+/** Returns the server that a form describes, or what is wrong with it. */
+function definition(form: HTMLFormElement, atURL: boolean): MCPDefinition | string {
+  const given = (name: string) => text(form, name);
+  const name = given("name").trim();
+  if (!atURL) {
+    const { env, wrong } = parseVariables(given("env"));
+    if (wrong !== undefined) return "Write each variable as KEY=VALUE.";
+    const args = given("args").split("\n");
+    return { name, command: given("command").trim(), args: args.filter((a) => a !== ""), env };
+  }
+  const { headers, wrong } = parseHeaders(given("headers"));
+  if (wrong !== undefined) return "Write each header as NAME: VALUE.";
+  const bearerTokenEnv = given("bearerTokenEnv").trim();
+  return {
+    name,
+    url: given("url").trim(),
+    transport: given("transport") === "sse" ? "sse" : "http",
+    headers,
+    ...(bearerTokenEnv !== "" && { bearerTokenEnv }),
+  };
+}
+
+function Add({ onAdd }: { onAdd: (d: MCPDefinition) => Promise<boolean> }) {
+  const [atURL, setAtURL] = useState(false);
   const [wrong, setWrong] = useState<string>();
   const [busy, setBusy] = useState(false);
   const id = useId();
@@ -148,30 +181,29 @@ function Add({ onAdd }: { onAdd: (d: Definition) => Promise<boolean> }) {
         onSubmit={async (e) => {
           e.preventDefault();
           const form = e.currentTarget;
-          const given = (name: string) => String(new FormData(form).get(name) ?? "").replaceAll("\r\n", "\n");
-          const variables = parseVariables(given("env"));
-          setWrong(variables.wrong !== undefined ? "Write each variable as KEY=VALUE." : undefined);
-          if (variables.wrong !== undefined) return;
-          const args = given("args").split("\n");
+          const d = definition(form, atURL);
+          setWrong(typeof d === "string" ? d : undefined);
+          if (typeof d === "string") return;
           setBusy(true);
-          const added = await onAdd({
-            name: given("name").trim(),
-            command: given("command").trim(),
-            args: args.filter((a) => a !== ""),
-            env: variables.env,
-          });
+          const added = await onAdd(d);
           setBusy(false);
-          if (added) form.reset();
+          if (!added) return;
+          form.reset();
+          setAtURL(false);
         }}
       >
+        <fieldset className="flex flex-wrap gap-x-4">
+          <legend className="sr-only">Kind of the server</legend>
+          <label className="flex min-h-8 items-center gap-2">
+            <input type="radio" name="kind" checked={!atURL} onChange={() => setAtURL(false)} /> A program
+          </label>
+          <label className="flex min-h-8 items-center gap-2">
+            <input type="radio" name="kind" checked={atURL} onChange={() => setAtURL(true)} /> A URL
+          </label>
+        </fieldset>
         <label htmlFor={`${id}name`}>Name</label>
         <input id={`${id}name`} name="name" className="field" required maxLength={64} />
-        <label htmlFor={`${id}command`}>Program, by its path or its name</label>
-        <input id={`${id}command`} name="command" className="field font-mono" required />
-        <label htmlFor={`${id}args`}>Arguments, one in each line</label>
-        <textarea id={`${id}args`} name="args" className="field font-mono" rows={2} spellCheck={false} />
-        <label htmlFor={`${id}env`}>Variables, KEY=VALUE in each line</label>
-        <textarea id={`${id}env`} name="env" className="field font-mono" rows={2} spellCheck={false} />
+        {atURL ? <AtURL id={id} /> : <Program id={id} />}
         {wrong && (
           <p role="alert" className="text-del">
             {wrong}
@@ -182,5 +214,53 @@ function Add({ onAdd }: { onAdd: (d: Definition) => Promise<boolean> }) {
         </button>
       </form>
     </details>
+  );
+}
+
+function Program({ id }: { id: string }) {
+  return (
+    <>
+      <label htmlFor={`${id}command`}>Program, by its path or its name</label>
+      <input id={`${id}command`} name="command" className="field font-mono" required />
+      <label htmlFor={`${id}args`}>Arguments, one in each line</label>
+      <textarea id={`${id}args`} name="args" className="field font-mono" rows={2} spellCheck={false} />
+      <label htmlFor={`${id}env`}>Variables, KEY=VALUE in each line</label>
+      <textarea id={`${id}env`} name="env" className="field font-mono" rows={2} spellCheck={false} />
+    </>
+  );
+}
+
+function AtURL({ id }: { id: string }) {
+  return (
+    <>
+      <label htmlFor={`${id}url`}>URL</label>
+      <input
+        id={`${id}url`}
+        name="url"
+        type="url"
+        className="field font-mono"
+        required
+        maxLength={2048}
+        placeholder="https://example.com/mcp"
+      />
+      <label htmlFor={`${id}transport`}>Transport</label>
+      <select id={`${id}transport`} name="transport" className="field">
+        <option value="http">Streamable HTTP</option>
+        <option value="sse">SSE</option>
+      </select>
+      <label htmlFor={`${id}headers`}>Headers, NAME: VALUE in each line</label>
+      <textarea id={`${id}headers`} name="headers" className="field font-mono" rows={2} spellCheck={false} />
+      <label htmlFor={`${id}token`}>Variable of the agent that has a bearer token</label>
+      <input
+        id={`${id}token`}
+        name="bearerTokenEnv"
+        className="field font-mono"
+        aria-describedby={`${id}about`}
+        placeholder="API_TOKEN"
+      />
+      <p id={`${id}about`} className="text-xs text-muted">
+        The agent’s configuration file has headers as plain text, but of a variable only the name.
+      </p>
+    </>
   );
 }

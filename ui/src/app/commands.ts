@@ -62,6 +62,7 @@ export function commands(current: string | undefined, admin: boolean): Command[]
   ];
   for (const [id, name, button] of named) add(true, { id, name, run: inList(button, (e) => e.click()) });
   add(true, { id: "mcp", name: "MCP servers of agents", run: () => openOver("mcp") });
+  add(true, { id: "retention", name: "Old sessions that are deleted", run: () => openOver("retention") });
   add(admin, { id: "audit", name: "Audit log", run: () => openOver("audit") });
   add(true, { id: "keys", name: "Keyboard shortcuts", key: "?", run: () => openOver("keys") });
   return out;

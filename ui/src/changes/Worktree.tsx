@@ -93,7 +93,8 @@ function Ends({
   state: Loaded<WorktreeStatus>;
   onSaid: (text: string | undefined) => void;
 }) {
-  const [open, setOpen] = useState<"merge" | "remove">();
+  // A dialog shows the state at which it was opened, and acts on no other one.
+  const [open, setOpen] = useState<{ what: "merge" | "remove"; st: WorktreeStatus }>();
   const [busy, setBusy] = useState(false);
   const close = () => setOpen(undefined);
   const act = async (what: () => Promise<string>) => {
@@ -107,31 +108,41 @@ function Ends({
   const mergeable = st.state === "ready" && st.target && (st.ahead > 0 || st.uncommitted > 0);
   return (
     <div className="flex gap-2 pt-2">
-      <button type="button" className="button" disabled={busy || !mergeable} onClick={() => setOpen("merge")}>
+      <button
+        type="button"
+        className="button"
+        disabled={busy || !mergeable}
+        onClick={() => setOpen({ what: "merge", st })}
+      >
         <GitMerge size={14} aria-hidden /> Merge…
       </button>
-      <button type="button" className="button" disabled={busy} onClick={() => setOpen("remove")}>
+      <button
+        type="button"
+        className="button"
+        disabled={busy}
+        onClick={() => setOpen({ what: "remove", st })}
+      >
         <Trash2 size={14} aria-hidden /> Remove…
       </button>
-      {open === "merge" && (
+      {open?.what === "merge" && (
         <Merge
-          st={st}
+          st={open.st}
           onClose={close}
           onMerge={(message) =>
             void act(async () => {
-              const m = await api.mergeWorktree(session, message);
+              const m = await api.mergeWorktree(session, message, open.st.seen);
               return `Merged ${plural(m.commits, "commit")} into ${plain(m.branch, 80)}.`;
             })
           }
         />
       )}
-      {open === "remove" && (
+      {open?.what === "remove" && (
         <Remove
-          st={st}
+          st={open.st}
           onClose={close}
           onRemove={(discard) =>
             void act(async () => {
-              await api.removeWorktree(session, discard);
+              await api.removeWorktree(session, discard, open.st.seen);
               return "Removed the worktree.";
             })
           }

@@ -2,7 +2,7 @@
 
 import { create } from "zustand";
 
-export type Over = "keys" | "palette" | "audit" | "mcp";
+export type Over = "keys" | "palette" | "audit" | "mcp" | "retention";
 
 export const useOver = create<{ over?: Over }>(() => ({}));
 

@@ -39,7 +39,7 @@ export interface paths {
         put?: never;
         /**
          * Add an MCP server to an agent
-         * @description Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes.
+         * @description Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes, and those of url and headers if the agent takes them only as arguments (docs/configuration.md says which does). An agent that cannot reach a server over the transport refuses it.
          */
         post: operations["addMCPServer"];
         delete?: never;
@@ -1387,7 +1387,7 @@ export interface paths {
         put?: never;
         /**
          * Merge a session's worktree into its project
-         * @description Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+         * @description Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. The request names the state that the person saw, and fails with CHANGES_OUTDATED if the state has changed since. Fails with TURN_IN_PROGRESS while a turn runs.
          */
         post: operations["worktreeMerge"];
         delete?: never;
@@ -1407,7 +1407,7 @@ export interface paths {
         put?: never;
         /**
          * Remove a session's worktree and its branch
-         * @description Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+         * @description Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, with CHANGES_OUTDATED if the worktree has changed since the person saw it, and with TURN_IN_PROGRESS while a turn runs.
          */
         post: operations["worktreeRemove"];
         delete?: never;
@@ -2181,10 +2181,19 @@ export interface components {
         DeletedWorktree: {
             /** @description The branch that was made for the worktree. */
             branch: string;
+            /** @description Files and folders in the worktree that git ignores, such as node_modules/: at most the first 20. They are deleted if the worktree does not stay. */
+            ignored?: string[];
             /** @description Absolute path of the worktree. */
             root: string;
             /** @description Whether the worktree and its branch stay, because their removal would lose work or fails. git worktree remove and git branch -D remove them. */
             stays: boolean;
+            /**
+             * Format: int64
+             * @description Number of files that differ from the last commit of the worktree, or are new. Such a worktree stays.
+             */
+            uncommitted?: number;
+            /** @description true: the worktree was not examined, so it is not known what becomes of it. A preview of several sessions examines at most 50 worktrees. */
+            unexamined?: boolean;
             /** @description Why they stay. */
             why?: string;
         };
@@ -2427,6 +2436,8 @@ export interface components {
             sessionId: string;
             /** @description Short description of the call, for people. */
             title: string;
+            /** @description What becomes of the session's git worktree. It is removed with its branch, and with files that git ignores, unless that would lose files that are not committed or commits that no other branch has. Absent if the session has none. */
+            worktree?: components["schemas"]["DeletedWorktree"];
         };
         Expiry: {
             /**
@@ -3141,14 +3152,24 @@ export interface components {
         MCPDefinition: {
             /** @description Arguments of the program, unchanged. At most 100. */
             args?: string[];
-            /** @description Program that the agent starts, by its path or by its name in the agent's PATH. No shell runs it. */
-            command: string;
+            /** @description Name of an environment variable of the agent. The agent sends its value to the URL as the header Authorization: Bearer VALUE, and its configuration has only the name. */
+            bearerTokenEnv?: string;
+            /** @description Program that the agent starts, by its path or by its name in the agent's PATH. No shell runs it. Either command or url is needed. */
+            command?: string;
             /** @description Environment variables of the program. At most 100. No response contains the values. */
             env?: {
                 [key: string]: string;
             };
+            /** @description Headers of each request to the URL. At most 100. No response contains the values. */
+            headers?: {
+                [key: string]: string;
+            };
             /** @description Name of the server: up to 64 letters, digits, dashes and underscores; the first is a letter or digit. */
             name: string;
+            /** @description How the agent reaches the URL: http (streamable HTTP) or sse. Default: http. */
+            transport?: components["schemas"]["MCPTransport"];
+            /** @description Address of a server that is not a program: http or https, without a user name and password. At most 2048 bytes. Responses contain only its scheme and host. */
+            url?: string;
         };
         MCPServer: {
             /**
@@ -3171,6 +3192,8 @@ export interface components {
             /** @description Scheme and host. The rest of the URL can be secret. */
             url?: string;
         };
+        /** @enum {string} */
+        MCPTransport: "http" | "sse";
         /**
          * @description Whether a rule matches a call.
          * @enum {string}
@@ -3203,6 +3226,8 @@ export interface components {
         MergeRequest: {
             /** @description Message of a commit of all files in the worktree that are not committed. Without it, the request fails if there are any. */
             message?: string;
+            /** @description seen of the state of the worktree that the client has shown. The request fails with CHANGES_OUTDATED if the state has changed since. */
+            seen: string;
         };
         Merged: {
             /** @description The project's branch. */
@@ -3941,6 +3966,8 @@ export interface components {
         RemoveRequest: {
             /** @description Whether to remove the worktree even if that loses commits or files that are not committed. Ignored files are removed in any case. Default: false. */
             discard?: boolean;
+            /** @description seen of the state of the worktree that the client has shown. The request fails with CHANGES_OUTDATED if the state has changed since. Needed with discard. Default: the state is not compared. */
+            seen?: string;
         };
         Removed: {
             /** @description The branch that was made for the worktree, if it stays because another work tree has it checked out. */
@@ -5720,6 +5747,8 @@ export interface components {
             problem?: string;
             /** @description Absolute path of the worktree. */
             root: string;
+            /** @description Stands for this state: the last commits of the worktree and of the project, their branches, and the content of the files that are not committed. A merge or a removal with this value fails with CHANGES_OUTDATED if the state has changed since. */
+            seen: string;
             /** @description ready: the other fields are set. missing: somebody removed the folder of the worktree. refused: git cannot be used in the project or in the worktree. */
             state: components["schemas"]["WorktreeState"];
             /** @description The project's branch, to which a merge adds the commits. Absent if no branch is checked out there; then nothing can be merged. */
@@ -15157,7 +15186,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 "application/json": components["schemas"]["MergeRequest"];
             };
@@ -15217,7 +15246,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Conflict: GIT_FAILED, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT */
+            /** @description Conflict: CHANGES_OUTDATED, GIT_FAILED, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -15363,7 +15392,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Conflict: GIT_FAILED, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT */
+            /** @description Conflict: CHANGES_OUTDATED, GIT_FAILED, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT */
             409: {
                 headers: {
                     [name: string]: unknown;

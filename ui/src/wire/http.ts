@@ -28,6 +28,7 @@ import {
 import { proof } from "./proof";
 import { type PushState, parsePush } from "./push";
 import { parseQueuedPrompt } from "./queue";
+import { type Expiry, parseExpiry } from "./retention";
 import type {
   Agent,
   Completion,
@@ -407,10 +408,17 @@ export const api = {
   },
   worktree: async (id: string): Promise<WorktreeStatus> =>
     parseWorktree(await call("GET", `${session(id)}/worktree`)),
-  /** Merges the worktree into the project. A message commits all files before. */
-  mergeWorktree: async (id: string, message: string): Promise<Merged> =>
-    parseMerged(await post(`${session(id)}/worktree/merge`, message.trim() === "" ? {} : { message })),
-  removeWorktree: (id: string, discard: boolean) => post(`${session(id)}/worktree/remove`, { discard }),
+  /**
+   * Merges the worktree into the project, if it is as `seen` says. A message
+   * commits all files before.
+   */
+  mergeWorktree: async (id: string, message: string, seen: string): Promise<Merged> =>
+    parseMerged(
+      await post(`${session(id)}/worktree/merge`, message.trim() === "" ? { seen } : { message, seen }),
+    ),
+  /** Removes the worktree. Work is discarded only if the worktree is as `seen` says. */
+  removeWorktree: (id: string, discard: boolean, seen: string) =>
+    post(`${session(id)}/worktree/remove`, discard ? { discard, seen } : {}),
   /**
    * Finds items of all sessions and stored conversations. `before` is the next
    * of the page before.
@@ -439,5 +447,13 @@ export const api = {
   addMCPServer: (cliType: string, d: MCPDefinition) => post(mcp(cliType), d),
   removeMCPServer: (cliType: string, name: string) =>
     call("DELETE", `${mcp(cliType)}/${encodeURIComponent(name)}`),
+  /** What would be deleted by the server's settings, or of the sessions that were not active for `days`. */
+  retention: async (days?: number): Promise<Expiry> =>
+    parseExpiry(
+      await call(
+        "GET",
+        `/api/retention${query({ olderThan: days === undefined ? undefined : `${Math.max(1, Math.round(days * 86_400_000))}ms` })}`,
+      ),
+    ),
   removeRule: (id: number) => call("DELETE", `/api/rules/${id}`),
 };

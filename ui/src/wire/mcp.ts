@@ -11,6 +11,7 @@ export interface MCPServer {
   arguments: number;
   url: string; // scheme and host
   env: string[]; // names of variables
+  headers: string[]; // names
 }
 
 /** What the page shows of the MCP servers of an agent. */
@@ -19,13 +20,19 @@ export interface MCPServers {
   writes: boolean; // the server permits changes
 }
 
-/** An MCP server to add. The agent starts the command without a shell. */
-export interface MCPDefinition {
-  name: string;
-  command: string;
-  args: string[];
-  env: Record<string, string>;
-}
+/**
+ * An MCP server to add: a program, which the agent starts without a shell, or a
+ * server at a URL.
+ */
+export type MCPDefinition =
+  | { name: string; command: string; args: string[]; env: Record<string, string> }
+  | {
+      name: string;
+      url: string;
+      transport: "http" | "sse";
+      headers: Record<string, string>;
+      bearerTokenEnv?: string; // name of a variable of the agent
+    };
 
 export function parseMCPServers(v: unknown): MCPServers {
   if (!isObj(v)) return { servers: [], writes: false };
@@ -41,6 +48,7 @@ export function parseMCPServers(v: unknown): MCPServers {
             arguments: typeof s.arguments === "number" ? s.arguments : 0,
             url: str(s.url),
             env: list(s.env, (name) => str(name) || undefined),
+            headers: list(s.headers, (name) => str(name) || undefined),
           }
         : undefined,
     ),
@@ -49,12 +57,25 @@ export function parseMCPServers(v: unknown): MCPServers {
 
 /** Returns the variables in lines of KEY=VALUE, or the first line that is none. */
 export function parseVariables(text: string): { env: Record<string, string>; wrong?: string } {
-  const env: Record<string, string> = {};
+  const { values, wrong } = parseLines(text, "=");
+  return { env: values, wrong };
+}
+
+/** Returns the headers in lines of NAME: VALUE, or the first line that is none. */
+export function parseHeaders(text: string): { headers: Record<string, string>; wrong?: string } {
+  const { values, wrong } = parseLines(text, ":");
+  const headers: Record<string, string> = {};
+  for (const [name, value] of Object.entries(values)) headers[name] = value.trim();
+  return { headers, wrong };
+}
+
+function parseLines(text: string, separator: string): { values: Record<string, string>; wrong?: string } {
+  const values: Record<string, string> = {};
   for (const line of text.split("\n")) {
     if (line.trim() === "") continue;
-    const at = line.indexOf("=");
-    if (at < 1) return { env, wrong: line.trim() };
-    env[line.slice(0, at).trim()] = line.slice(at + 1);
+    const at = line.indexOf(separator);
+    if (at < 1) return { values, wrong: line.trim() };
+    values[line.slice(0, at).trim()] = line.slice(at + 1);
   }
-  return { env };
+  return { values };
 }

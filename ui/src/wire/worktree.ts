@@ -40,6 +40,7 @@ export function parseWorktree(v: unknown): WorktreeStatus {
     uncommitted: num(o.uncommitted),
     files: list(o.files, (f) => (typeof f === "string" ? f : undefined)),
     more: o.more === true,
+    seen: str(o.seen),
     operation: optStr(o.operation),
   };
 }

@@ -1065,6 +1065,24 @@ func (e Keys) Valid() bool {
 	}
 }
 
+// Defines values for MCPTransport.
+const (
+	MCPTransportHttp MCPTransport = "http"
+	MCPTransportSse  MCPTransport = "sse"
+)
+
+// Valid indicates whether the value is a known member of the MCPTransport enum.
+func (e MCPTransport) Valid() bool {
+	switch e {
+	case MCPTransportHttp:
+		return true
+	case MCPTransportSse:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Match.
 const (
 	MatchNo      Match = "no"
@@ -3169,11 +3187,20 @@ type DeletedWorktree struct {
 	// Branch The branch that was made for the worktree.
 	Branch string `json:"branch"`
 
+	// Ignored Files and folders in the worktree that git ignores, such as node_modules/: at most the first 20. They are deleted if the worktree does not stay.
+	Ignored *[]string `json:"ignored,omitempty"`
+
 	// Root Absolute path of the worktree.
 	Root string `json:"root"`
 
 	// Stays Whether the worktree and its branch stay, because their removal would lose work or fails. git worktree remove and git branch -D remove them.
 	Stays bool `json:"stays"`
+
+	// Uncommitted Number of files that differ from the last commit of the worktree, or are new. Such a worktree stays.
+	Uncommitted *int64 `json:"uncommitted,omitempty"`
+
+	// Unexamined true: the worktree was not examined, so it is not known what becomes of it. A preview of several sessions examines at most 50 worktrees.
+	Unexamined *bool `json:"unexamined,omitempty"`
 
 	// Why Why they stay.
 	Why *string `json:"why,omitempty"`
@@ -3424,6 +3451,9 @@ type Expired struct {
 
 	// Title Short description of the call, for people.
 	Title string `json:"title"`
+
+	// Worktree What becomes of the session's git worktree. It is removed with its branch, and with files that git ignores, unless that would lose files that are not committed or commits that no other branch has. Absent if the session has none.
+	Worktree *DeletedWorktree `json:"worktree,omitempty"`
 }
 
 // ExpiredReason Why the session is deleted. age: it was not active for long enough. size: all sessions together are too large, and it is among those with the oldest activity.
@@ -4246,14 +4276,26 @@ type MCPDefinition struct {
 	// Args Arguments of the program, unchanged. At most 100.
 	Args *[]string `json:"args,omitempty"`
 
-	// Command Program that the agent starts, by its path or by its name in the agent's PATH. No shell runs it.
-	Command string `json:"command"`
+	// BearerTokenEnv Name of an environment variable of the agent. The agent sends its value to the URL as the header Authorization: Bearer VALUE, and its configuration has only the name.
+	BearerTokenEnv *string `json:"bearerTokenEnv,omitempty"`
+
+	// Command Program that the agent starts, by its path or by its name in the agent's PATH. No shell runs it. Either command or url is needed.
+	Command *string `json:"command,omitempty"`
 
 	// Env Environment variables of the program. At most 100. No response contains the values.
 	Env *map[string]string `json:"env,omitempty"`
 
+	// Headers Headers of each request to the URL. At most 100. No response contains the values.
+	Headers *map[string]string `json:"headers,omitempty"`
+
 	// Name Name of the server: up to 64 letters, digits, dashes and underscores; the first is a letter or digit.
 	Name string `json:"name"`
+
+	// Transport How the agent reaches the URL: http (streamable HTTP) or sse. Default: http.
+	Transport *MCPTransport `json:"transport,omitempty"`
+
+	// Url Address of a server that is not a program: http or https, without a user name and password. At most 2048 bytes. Responses contain only its scheme and host.
+	Url *string `json:"url,omitempty"`
 }
 
 // MCPServer defines model for MCPServer.
@@ -4282,6 +4324,9 @@ type MCPServer struct {
 	// Url Scheme and host. The rest of the URL can be secret.
 	Url *string `json:"url,omitempty"`
 }
+
+// MCPTransport defines model for MCPTransport.
+type MCPTransport string
 
 // Match Whether a rule matches a call.
 type Match string
@@ -4325,6 +4370,9 @@ type MeAnswerKind string
 type MergeRequest struct {
 	// Message Message of a commit of all files in the worktree that are not committed. Without it, the request fails if there are any.
 	Message *string `json:"message,omitempty"`
+
+	// Seen seen of the state of the worktree that the client has shown. The request fails with CHANGES_OUTDATED if the state has changed since.
+	Seen string `json:"seen"`
 }
 
 // Merged defines model for Merged.
@@ -5187,6 +5235,9 @@ type Record struct {
 type RemoveRequest struct {
 	// Discard Whether to remove the worktree even if that loses commits or files that are not committed. Ignored files are removed in any case. Default: false.
 	Discard *bool `json:"discard,omitempty"`
+
+	// Seen seen of the state of the worktree that the client has shown. The request fails with CHANGES_OUTDATED if the state has changed since. Needed with discard. Default: the state is not compared.
+	Seen *string `json:"seen,omitempty"`
 }
 
 // Removed defines model for Removed.
@@ -6763,6 +6814,9 @@ type WorktreeStatus struct {
 
 	// Root Absolute path of the worktree.
 	Root string `json:"root"`
+
+	// Seen Stands for this state: the last commits of the worktree and of the project, their branches, and the content of the files that are not committed. A merge or a removal with this value fails with CHANGES_OUTDATED if the state has changed since.
+	Seen string `json:"seen"`
 
 	// State ready: the other fields are set. missing: somebody removed the folder of the worktree. refused: git cannot be used in the project or in the worktree.
 	State WorktreeState `json:"state"`
@@ -10003,7 +10057,7 @@ type ClientInterface interface {
 
 	// AddMCPServerWithBody Add an MCP server to an agent
 	//
-	// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes.
+	// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes, and those of url and headers if the agent takes them only as arguments (docs/configuration.md says which does). An agent that cannot reach a server over the transport refuses it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10012,7 +10066,7 @@ type ClientInterface interface {
 
 	// AddMCPServer Add an MCP server to an agent
 	//
-	// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes.
+	// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes, and those of url and headers if the agent takes them only as arguments (docs/configuration.md says which does). An agent that cannot reach a server over the transport refuses it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10885,7 +10939,7 @@ type ClientInterface interface {
 
 	// WorktreeMergeWithBody Merge a session's worktree into its project
 	//
-	// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+	// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. The request names the state that the person saw, and fails with CHANGES_OUTDATED if the state has changed since. Fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10894,7 +10948,7 @@ type ClientInterface interface {
 
 	// WorktreeMerge Merge a session's worktree into its project
 	//
-	// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+	// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. The request names the state that the person saw, and fails with CHANGES_OUTDATED if the state has changed since. Fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10903,7 +10957,7 @@ type ClientInterface interface {
 
 	// WorktreeRemoveWithBody Remove a session's worktree and its branch
 	//
-	// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+	// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, with CHANGES_OUTDATED if the worktree has changed since the person saw it, and with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10912,7 +10966,7 @@ type ClientInterface interface {
 
 	// WorktreeRemove Remove a session's worktree and its branch
 	//
-	// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+	// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, with CHANGES_OUTDATED if the worktree has changed since the person saw it, and with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11054,7 +11108,7 @@ func (c *Client) ListMCPServers(ctx context.Context, cliType string, reqEditors 
 
 // AddMCPServerWithBody Add an MCP server to an agent
 //
-// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes.
+// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes, and those of url and headers if the agent takes them only as arguments (docs/configuration.md says which does). An agent that cannot reach a server over the transport refuses it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11073,7 +11127,7 @@ func (c *Client) AddMCPServerWithBody(ctx context.Context, cliType string, conte
 
 // AddMCPServer Add an MCP server to an agent
 //
-// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes.
+// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes, and those of url and headers if the agent takes them only as arguments (docs/configuration.md says which does). An agent that cannot reach a server over the transport refuses it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13016,7 +13070,7 @@ func (c *Client) WorktreeStatus(ctx context.Context, id string, reqEditors ...Re
 
 // WorktreeMergeWithBody Merge a session's worktree into its project
 //
-// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. The request names the state that the person saw, and fails with CHANGES_OUTDATED if the state has changed since. Fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13035,7 +13089,7 @@ func (c *Client) WorktreeMergeWithBody(ctx context.Context, id string, contentTy
 
 // WorktreeMerge Merge a session's worktree into its project
 //
-// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. The request names the state that the person saw, and fails with CHANGES_OUTDATED if the state has changed since. Fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13054,7 +13108,7 @@ func (c *Client) WorktreeMerge(ctx context.Context, id string, body WorktreeMerg
 
 // WorktreeRemoveWithBody Remove a session's worktree and its branch
 //
-// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, with CHANGES_OUTDATED if the worktree has changed since the person saw it, and with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13073,7 +13127,7 @@ func (c *Client) WorktreeRemoveWithBody(ctx context.Context, id string, contentT
 
 // WorktreeRemove Remove a session's worktree and its branch
 //
-// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, with CHANGES_OUTDATED if the worktree has changed since the person saw it, and with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -17872,7 +17926,7 @@ type ClientWithResponsesInterface interface {
 
 	// AddMCPServerWithBodyWithResponse Add an MCP server to an agent
 	//
-	// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes.
+	// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes, and those of url and headers if the agent takes them only as arguments (docs/configuration.md says which does). An agent that cannot reach a server over the transport refuses it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17881,7 +17935,7 @@ type ClientWithResponsesInterface interface {
 
 	// AddMCPServerWithResponse Add an MCP server to an agent
 	//
-	// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes.
+	// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes, and those of url and headers if the agent takes them only as arguments (docs/configuration.md says which does). An agent that cannot reach a server over the transport refuses it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18844,7 +18898,7 @@ type ClientWithResponsesInterface interface {
 
 	// WorktreeMergeWithBodyWithResponse Merge a session's worktree into its project
 	//
-	// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+	// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. The request names the state that the person saw, and fails with CHANGES_OUTDATED if the state has changed since. Fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18853,7 +18907,7 @@ type ClientWithResponsesInterface interface {
 
 	// WorktreeMergeWithResponse Merge a session's worktree into its project
 	//
-	// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+	// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. The request names the state that the person saw, and fails with CHANGES_OUTDATED if the state has changed since. Fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18862,7 +18916,7 @@ type ClientWithResponsesInterface interface {
 
 	// WorktreeRemoveWithBodyWithResponse Remove a session's worktree and its branch
 	//
-	// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+	// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, with CHANGES_OUTDATED if the worktree has changed since the person saw it, and with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18871,7 +18925,7 @@ type ClientWithResponsesInterface interface {
 
 	// WorktreeRemoveWithResponse Remove a session's worktree and its branch
 	//
-	// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+	// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, with CHANGES_OUTDATED if the worktree has changed since the person saw it, and with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -29611,7 +29665,7 @@ func (c *ClientWithResponses) ListMCPServersWithResponse(ctx context.Context, cl
 
 // AddMCPServerWithBodyWithResponse Add an MCP server to an agent
 //
-// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes.
+// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes, and those of url and headers if the agent takes them only as arguments (docs/configuration.md says which does). An agent that cannot reach a server over the transport refuses it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -29626,7 +29680,7 @@ func (c *ClientWithResponses) AddMCPServerWithBodyWithResponse(ctx context.Conte
 
 // AddMCPServerWithResponse Add an MCP server to an agent
 //
-// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes.
+// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes, and those of url and headers if the agent takes them only as arguments (docs/configuration.md says which does). An agent that cannot reach a server over the transport refuses it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -31231,7 +31285,7 @@ func (c *ClientWithResponses) WorktreeStatusWithResponse(ctx context.Context, id
 
 // WorktreeMergeWithBodyWithResponse Merge a session's worktree into its project
 //
-// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. The request names the state that the person saw, and fails with CHANGES_OUTDATED if the state has changed since. Fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -31246,7 +31300,7 @@ func (c *ClientWithResponses) WorktreeMergeWithBodyWithResponse(ctx context.Cont
 
 // WorktreeMergeWithResponse Merge a session's worktree into its project
 //
-// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. Fails with TURN_IN_PROGRESS while a turn runs.
+// Requires the scope approve. Adds the commits of the worktree to the branch that is checked out in the project, and updates the project's files. If the merge conflicts, or would overwrite changes in the project that are not committed, the request fails and the project is as before. The request names the state that the person saw, and fails with CHANGES_OUTDATED if the state has changed since. Fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -31261,7 +31315,7 @@ func (c *ClientWithResponses) WorktreeMergeWithResponse(ctx context.Context, id 
 
 // WorktreeRemoveWithBodyWithResponse Remove a session's worktree and its branch
 //
-// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, with CHANGES_OUTDATED if the worktree has changed since the person saw it, and with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -31276,7 +31330,7 @@ func (c *ClientWithResponses) WorktreeRemoveWithBodyWithResponse(ctx context.Con
 
 // WorktreeRemoveWithResponse Remove a session's worktree and its branch
 //
-// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, and with TURN_IN_PROGRESS while a turn runs.
+// Requires the scope approve. Stops the agent. The session stays readable, and accepts no further prompts. Fails with GIT_FAILED if files or commits would be lost, unless discard is true, with CHANGES_OUTDATED if the worktree has changed since the person saw it, and with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
