@@ -49,6 +49,9 @@ const (
 // hooks. The repository may therefore change at any time without making git run
 // a program. In addition, Git refuses a folder whose configuration has such
 // settings ([gitconfig.Find]), as agents do.
+//
+// In a closed folder, the kernel also restricts git to the folder and its
+// repository, if it has Landlock.
 type Git struct {
 	env []string // of the server
 
@@ -61,6 +64,7 @@ type Git struct {
 	checks map[string]checked // by folder
 
 	trustCheck bool // in tests: a check finds nothing, because the folder changed after it
+	unconfined bool // in tests: the kernel cannot restrict git to a closed folder
 }
 
 // New returns a Git that runs the git in the PATH of env, the environment of

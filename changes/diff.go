@@ -81,17 +81,28 @@ func (g *Git) entry(ctx context.Context, r *repository, path string) (ChangedFil
 
 // diffArgs returns the arguments of a diff that runs no program and does not
 // look into submodules.
-func diffArgs(side Side) []string {
-	args := []string{"diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty", "--submodule=short", "--find-renames", "--src-prefix=a/", "--dst-prefix=b/"}
+func (g *Git) diffArgs(r *repository, side Side) []string {
+	args := []string{"diff", "--no-ext-diff", "--no-textconv", "--no-color", g.submodules(r), "--submodule=short", "--find-renames", "--src-prefix=a/", "--dst-prefix=b/"}
 	if side == Staged {
 		args = append(args, "--cached")
 	}
 	return args
 }
 
+// submodules returns the option that says which changes of submodules git
+// reports: which commit is checked out. In a closed folder a submodule can lead
+// to another repository, whose commit nobody may see there. If the kernel cannot
+// prevent that, git reports no changes of submodules.
+func (g *Git) submodules(r *repository) string {
+	if r.folder.Closed && !r.folder.Trusted && !g.canConfine() {
+		return "--ignore-submodules=all"
+	}
+	return "--ignore-submodules=dirty"
+}
+
 // diff reads the diff of a file that git knows.
 func (g *Git) diff(ctx context.Context, r *repository, e ChangedFile, side Side, lines int, d *Diff) error {
-	args := append(diffArgs(side), "-U"+strconv.Itoa(min(max(lines, 0), maxContext)))
+	args := append(g.diffArgs(r, side), "-U"+strconv.Itoa(min(max(lines, 0), maxContext)))
 	if e.Conflict {
 		args = append(args, "HEAD") // otherwise git compares with all sides of the merge
 	}

@@ -96,6 +96,27 @@ func TestStatusShowsNothingOfAnotherRepository(t *testing.T) {
 	}
 }
 
+// The files in info of a git directory contain patterns. A link in the place of
+// one would show which lines another file has.
+func TestPatternsAreNotReadThroughLinks(t *testing.T) {
+	t.Parallel()
+	rg := newRig(t)
+	outside := filepath.Join(filepath.Dir(rg.folder.Dir), "patterns")
+	rg.write(outside, "b.new\n")
+	rg.put("a.new", "")
+	rg.put("b.new", "")
+	exclude := filepath.Join(rg.folder.Dir, ".git", "info", "exclude")
+	rg.put(".git/info/exclude", "a.new\n")
+	equal(t, "files", rg.files(), "b.new unstaged:create untracked")
+	if err := os.Remove(exclude); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, exclude); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "files with a link", rg.files(), "a.new unstaged:create untracked, b.new unstaged:create untracked")
+}
+
 // A list of further objects may be empty, and may name folders in the folder
 // itself.
 func TestStatusAcceptsAlternatesInTheFolder(t *testing.T) {

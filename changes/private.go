@@ -2,6 +2,7 @@ package changes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -16,8 +17,9 @@ import (
 // A private git directory lets git work on a repository without reading its
 // configuration and without its hooks. It lasts for one command.
 type private struct {
-	dir  string // temporary
-	head string // what HEAD of the repository contains
+	dir      string // temporary
+	head     string // what HEAD of the repository contains
+	settings []setting
 }
 
 func (p *private) remove() { _ = os.RemoveAll(p.dir) }
@@ -71,7 +73,7 @@ func (g *Git) isolate(ctx context.Context, r *repository) (_ *private, err error
 	if err != nil {
 		return nil, failed("Runnel cannot create a folder in your cache directory: "+err.Error()+".", err)
 	}
-	p := &private{dir: dir, head: string(head)}
+	p := &private{dir: dir, head: string(head), settings: settings}
 	defer func() {
 		if err != nil {
 			p.remove()
@@ -82,15 +84,13 @@ func (g *Git) isolate(ctx context.Context, r *repository) (_ *private, err error
 			return nil, fmt.Errorf("create a private git directory: %w", err)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(dir, "info"), 0o700); err != nil {
-		return nil, fmt.Errorf("create a private git directory: %w", err)
+	if err := p.copyInfo(r); err != nil {
+		return nil, err
 	}
 	links := map[string]string{
 		"objects": filepath.Join(r.common, "objects"), "refs": filepath.Join(r.common, "refs"),
 		"packed-refs": filepath.Join(r.common, "packed-refs"), "shallow": filepath.Join(r.common, "shallow"),
-		"reftable":     filepath.Join(r.dir, "reftable"),
-		"info/exclude": filepath.Join(r.common, "info", "exclude"), "info/attributes": filepath.Join(r.common, "info", "attributes"),
-		"info/sparse-checkout": filepath.Join(r.dir, "info", "sparse-checkout"),
+		"reftable": filepath.Join(r.dir, "reftable"),
 	}
 	shared, _ := filepath.Glob(filepath.Join(r.dir, "sharedindex.*")) // of a split index; the pattern is correct
 	for _, path := range shared {
@@ -111,6 +111,32 @@ func (g *Git) isolate(ctx context.Context, r *repository) (_ *private, err error
 		}
 	}
 	return p, nil
+}
+
+// maxInfo bounds the files in info of a git directory, in bytes.
+const maxInfo = 4 << 20
+
+// copyInfo copies the files in info of the git directory. A link in the place of
+// one would let git read any file of the user as patterns, so it counts as
+// absent.
+func (p *private) copyInfo(r *repository) error {
+	info := filepath.Join(p.dir, "info")
+	if err := os.Mkdir(info, 0o700); err != nil {
+		return fmt.Errorf("create a private git directory: %w", err)
+	}
+	for name, dir := range map[string]string{"exclude": r.common, "attributes": r.common, "sparse-checkout": r.dir} {
+		patterns, err := nofollow.ReadSmall(filepath.Join(dir, "info", name), maxInfo)
+		if errors.Is(err, nofollow.ErrTooLong) {
+			return failed(filepath.Join(dir, "info", name) + " is too long. Use git in a terminal.")
+		}
+		if err != nil {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(info, name), patterns, 0o600); err != nil {
+			return fmt.Errorf("create a private git directory: %w", err)
+		}
+	}
+	return nil
 }
 
 // leftover is the age at which a private directory belongs to no command. Its
@@ -142,30 +168,30 @@ func privateDir() (string, error) {
 }
 
 // A setting is a key with its value. own means that it comes from the
-// repository and not from the user.
+// repository and not from the user. file is the file that contains it.
 type setting struct {
-	key, value string
-	own        bool
+	key, value, file string
+	own              bool
 }
 
 // settings returns the settings that apply to the repository. Reading them runs
 // nothing.
 func (g *Git) settings(ctx context.Context, r *repository) ([]setting, error) {
 	out, err := g.run(ctx, r, command{
-		args: []string{"config", "--null", "--includes", "--show-scope", "--list"}, time: readTime, most: maxSettings,
+		args: []string{"config", "--null", "--includes", "--show-scope", "--show-origin", "--list"}, time: readTime, most: maxSettings,
 		env: []string{"GIT_DIR=" + r.dir},
 	})
 	if err != nil {
 		return nil, err
 	}
 	var list []setting
-	fields := strings.Split(string(out), "\x00") // scope, then key and value
-	for i := 0; i+1 < len(fields); i += 2 {
-		key, value, hasValue := strings.Cut(fields[i+1], "\n")
+	fields := strings.Split(string(out), "\x00") // scope, origin, then key and value
+	for i := 0; i+2 < len(fields); i += 3 {
+		key, value, hasValue := strings.Cut(fields[i+2], "\n")
 		if !hasValue {
 			value = "true"
 		}
-		list = append(list, setting{key, value, fields[i] == "local" || fields[i] == "worktree"})
+		list = append(list, setting{key, value, strings.TrimPrefix(fields[i+1], "file:"), fields[i] == "local" || fields[i] == "worktree"})
 	}
 	return list, nil
 }

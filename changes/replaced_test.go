@@ -39,6 +39,7 @@ exit $code
 	env := rg.env()
 	env[0] = "PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH")
 	rg.git = New(env)
+	rg.git.unconfined = true // the script works outside of the folder, as an agent at the same time could
 	return func() int {
 		b, err := os.ReadFile(count)
 		if err != nil {

@@ -24,6 +24,8 @@ type command struct {
 	env   []string      // variables that override others
 	hooks bool          // the command runs hooks, so it gets no options that they would inherit
 	reads bool          // the command changes nothing
+	signs bool          // the command makes a commit, which the user's configuration may sign
+	to    confinement   // what git may access; nil: everything
 }
 
 // A failure is the end of a git that reported an error.
@@ -71,6 +73,7 @@ func (g *Git) alone(ctx context.Context, r *repository, c command) ([]byte, erro
 		return nil, err
 	}
 	defer p.remove()
+	c.to = g.confine(r, p, c)
 	c.env = append(c.env, "GIT_DIR="+p.dir, "GIT_WORK_TREE="+r.root, "GIT_INDEX_FILE="+filepath.Join(r.dir, "index"))
 	return g.run(ctx, r, c)
 }
@@ -117,7 +120,7 @@ func (g *Git) run(ctx context.Context, r *repository, c command) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	p, err := proc.Start(ctx, proc.Command{
+	p, err := start(ctx, c, proc.Command{
 		// A shim of a version manager would look for settings in this folder.
 		Path: r.git, Args: c.args, Dir: filepath.Dir(r.git), Env: override(env, c.env),
 		MaxOutbox: max(len(c.stdin), 1), Linger: time.Second, Mark: "GIT_" + proc.MarkSuffix,

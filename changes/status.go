@@ -58,7 +58,7 @@ type listing struct {
 
 // list asks git for the files of the folder that differ.
 func (g *Git) list(ctx context.Context, r *repository) (listing, error) {
-	args := []string{"status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=dirty", "--find-renames"}
+	args := []string{"status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", g.submodules(r), "--find-renames"}
 	if r.prefix != "" {
 		args = append(args, "--", r.prefix)
 	}
@@ -229,7 +229,7 @@ func (g *Git) count(ctx context.Context, r *repository, side Side, files []Chang
 	if len(at) == 0 {
 		return nil
 	}
-	args := append(diffArgs(side), "--numstat", "-z")
+	args := append(g.diffArgs(r, side), "--numstat", "-z")
 	if r.prefix != "" {
 		args = append(args, "--", r.prefix)
 	}

@@ -208,6 +208,6 @@ func (g *Git) join(ctx context.Context, r *repository, head string, w Worktree) 
 		args = append(args, "-S")
 	}
 	args = append(args, fields[0], "-p", parent, "-p", head)
-	made, err := g.within(ctx, r, command{args: args, stdin: []byte("Merge branch '" + w.Branch + "' into " + r.branch() + "\n"), time: writeTime, most: maxPath})
+	made, err := g.within(ctx, r, command{args: args, stdin: []byte("Merge branch '" + w.Branch + "' into " + r.branch() + "\n"), time: writeTime, most: maxPath, signs: true})
 	return strings.TrimSpace(string(made)), err
 }

@@ -192,7 +192,7 @@ func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree, ignored bo
 // commit, and those that git ignores if ignored is true.
 func (g *Git) entries(ctx context.Context, wr *repository, ignored bool) (changed, others []string, err error) {
 	// Unlike Git.list, this also lists repositories within the worktree.
-	args := []string{"status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=dirty"}
+	args := []string{"status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", g.submodules(wr)}
 	if ignored {
 		args = append(args, "--ignored")
 	}

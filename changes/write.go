@@ -117,7 +117,7 @@ func (g *Git) commit(ctx context.Context, r *repository, branch, message string)
 	if err != nil {
 		return Committed{}, err
 	}
-	c := command{args: []string{"commit", "--quiet", "--cleanup=whitespace", "--file=-"}, stdin: []byte(message + "\n"), time: writeTime, most: maxList}
+	c := command{args: []string{"commit", "--quiet", "--cleanup=whitespace", "--file=-"}, stdin: []byte(message + "\n"), time: writeTime, most: maxList, signs: true}
 	if r.folder.Trusted {
 		c.hooks, c.time = true, hookTime
 	}

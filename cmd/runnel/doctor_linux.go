@@ -47,6 +47,9 @@ func checkKernel(ctx context.Context, d *diagnosis) {
 	add("debugging", debugsOnlyChildren(),
 		"a program may debug only processes that it started, so an agent cannot change the memory of your other programs",
 		"your programs may debug each other, so an agent can act as another one, such as your shell or a starting server", "run: sysctl kernel.yama.ptrace_scope=1 (as root; to keep it after a reboot, write it into a file in /etc/sysctl.d)")
+	add("Landlock", sandbox.Landlock() > 0,
+		"git of the server reaches only the folder of a session with a sandbox",
+		"missing: an agent in a sandbox that replaces a folder by a link at the right moment can make git of the server show or change files elsewhere", "use Linux 5.13 or newer with landlock in its parameter lsm")
 	checkSandbox(ctx, d)
 }
 

@@ -1,8 +1,11 @@
-// Package confine is the process between a supervisor and an agent whose
-// sandbox limits files only. It restricts itself with Landlock, a feature of the
-// Linux kernel, and then executes the agent in its place. The restriction holds
-// for the agent and for every process that the agent starts, and none of them
-// can lift it. The supervisor stays unrestricted.
+// Package confine restricts processes to some files with Landlock, a feature of
+// the Linux kernel. A restriction holds for a process and for every process that
+// it starts, and none of them can lift it.
+//
+// An agent whose sandbox limits files only has a process between itself and its
+// supervisor, which restricts itself and then executes the agent in its place;
+// see [Main]. The supervisor stays unrestricted. Other programs are started by
+// a restricted thread; see [Start].
 package confine
 
 import "strconv"
