@@ -42,11 +42,11 @@ var credentials = []string{XAPIKey, Bearer, XGoogAPIKey, "Api-Key", "Cookie", "P
 
 // parameters are the parts of a query that may have a credential, in lower case
 // and without the $ that APIs of Google accept before the name.
-var parameters = []string{"key", "access_token", "oauth_token", "api_key", "api-key", "apikey"}
+var parameters = []string{"key", "access_token", "oauth_token", "api_key", "api-key", "apikey", "subscription-key", "subscription_key", "token", "auth"}
 
 // secretHeader matches the names of other headers that may have a credential,
 // such as those of gateways to several models.
-var secretHeader = regexp.MustCompile(`(?i)api[-_]?key|auth[-_]?token|access[-_]?token|session[-_]?token|security[-_]?token`)
+var secretHeader = regexp.MustCompile(`(?i)(api|subscription|virtual)[-_]?key|(access|session|security)[-_]?token|auth|credential|secret|jwt|assertion`)
 
 // overrides are headers that make an API read another method than that of the
 // request. With one of them, APIs of Google read the body as a query.
@@ -240,6 +240,7 @@ func (b *Broker) rewrite(r *httputil.ProxyRequest) {
 	for _, name := range slices.Concat(credentials, overrides) {
 		r.Out.Header.Del(name)
 	}
+	r.Out.Trailer = nil // each can have a credential; APIs of models use none
 	maps.DeleteFunc(r.Out.Header, func(name string, _ []string) bool { return secretHeader.MatchString(name) })
 	if offers := r.Out.Header.Values(subprotocol); len(offers) > 0 {
 		r.Out.Header[subprotocol] = withoutKeys(offers)

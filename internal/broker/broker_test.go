@@ -79,13 +79,13 @@ func TestKeyReplacesEveryCredential(t *testing.T) {
 			if header == Bearer {
 				value, want = "Bearer "+value, "Bearer "+want
 			}
-			headers := []string{"X-Auth-Token", "other", "X-Litellm-Api-Key", "other", "X-HTTP-Method-Override", "GET", header, value, "X-Other", "kept", "Cookie", "a=b", "Proxy-Authorization", "Basic x", "Connection", header}
+			headers := []string{"X-Auth-Token", "other", "X-Litellm-Api-Key", "other", "Ocp-Apim-Subscription-Key", "other", "Cf-Aig-Authorization", "other", "Helicone-Auth", "other", "X-Goog-Iam-Authorization-Token", "other", "X-HTTP-Method-Override", "GET", header, value, "X-Other", "kept", "Cookie", "a=b", "Proxy-Authorization", "Basic x", "Connection", header}
 			for _, other := range []string{XAPIKey, Bearer, XGoogAPIKey, "Api-Key"} {
 				if other != header {
 					headers = append(headers, other, "of another account")
 				}
 			}
-			if resp, body := ask(t, http.MethodPost, address+"/v1/messages?beta=true&key=other&access_token=other&%24key=other&Key=other&oauth_token=other", headers...); resp.StatusCode != http.StatusOK {
+			if resp, body := ask(t, http.MethodPost, address+"/v1/messages?beta=true&key=other&access_token=other&%24key=other&Key=other&oauth_token=other&subscription-key=other", headers...); resp.StatusCode != http.StatusOK {
 				t.Fatalf("%s %s", resp.Status, body)
 			}
 			if got.Header.Get(header) != want || got.Header.Get("X-Other") != "kept" || got.Host != strings.TrimPrefix(api.URL, "http://") || got.URL.RawQuery != "beta=true" {
@@ -97,6 +97,30 @@ func TestKeyReplacesEveryCredential(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestTrailersDoNotPass(t *testing.T) {
+	var got *http.Request
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body) // the trailer follows the body
+		got = r
+	}))
+	defer api.Close()
+	c, err := net.Dial("tcp", strings.TrimPrefix(start(t, Target{Base: api.URL, Header: XAPIKey}), "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = io.WriteString(c, "POST /v1/messages HTTP/1.1\r\nHost: x\r\nX-Api-Key: "+placeholder+"\r\nTrailer: Api-Key, X-Other\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n4\r\nbody\r\n0\r\nApi-Key: of another account\r\nX-Other: other\r\n\r\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200") {
+		t.Fatalf("%s %v", answer, err)
+	}
+	if len(got.Trailer) > 0 || got.Header.Get("Trailer") != "" {
+		t.Errorf("the API received the trailer %v", got.Trailer)
 	}
 }
 
