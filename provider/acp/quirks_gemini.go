@@ -145,7 +145,7 @@ func geminiLine(s *agentconn.Summary, line []byte) {
 
 // geminiFolder returns the directory of a stored conversation. The agent stores
 // its path in a file.
-func geminiFolder(dir, file string) string {
+func geminiFolder(dir, file, _ string) string {
 	path, err := agentconn.ReadStored(dir, filepath.Join(filepath.Dir(file), "..", ".project_root"), event.MaxPath)
 	if err != nil {
 		return ""

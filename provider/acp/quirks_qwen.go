@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf16"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -52,7 +53,7 @@ func qwen() *quirks {
 				return translate.DecodeLenient[qwenMeta](meta).Usage
 			},
 		},
-		stored: storedQuirks{dir: inHome(".qwen", "projects"), pattern: "*/chats/*.jsonl", line: qwenLine, updates: qwenUpdates}, // testdata/qwen/stored
+		stored: storedQuirks{dir: inHome(".qwen", "projects"), pattern: "*/chats/*.jsonl", line: qwenLine, folder: qwenFolder, updates: qwenUpdates}, // testdata/qwen/stored
 		replay: replayQuirks{
 			prompt: func(meta json.RawMessage) string { // failure, load
 				if ids := translate.DecodeLenient[qwenMeta](meta).Transcript.Records; len(ids) > 0 {
@@ -128,6 +129,24 @@ func qwenTitle(c *call) string {
 		return c.name + ": " + in.Description
 	}
 	return c.name
+}
+
+// qwenFolder returns the directory of a stored conversation: cwd, or "" if the
+// agent stores the conversations of cwd in another folder. An agent in a sandbox
+// can write any directory into the files of its own folder.
+func qwenFolder(_, file, cwd string) string {
+	var name strings.Builder
+	for _, u := range utf16.Encode([]rune(cwd)) {
+		if u < 128 && (u >= 'a' && u <= 'z' || u >= 'A' && u <= 'Z' || u >= '0' && u <= '9') {
+			name.WriteByte(byte(u))
+		} else {
+			name.WriteByte('-')
+		}
+	}
+	if !strings.EqualFold(name.String(), filepath.Base(filepath.Dir(filepath.Dir(file)))) { // lower case on Windows
+		return ""
+	}
+	return cwd
 }
 
 // qwenLine reads a line of a stored conversation.

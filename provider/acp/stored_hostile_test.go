@@ -124,3 +124,29 @@ no JSON
 		t.Errorf("of an unknown conversation: %v", err)
 	}
 }
+
+// An agent in a sandbox writes the directory of another project into a
+// conversation in the folder of its own.
+func TestQwenConversationIsOfTheDirectoryWhoseFolderHasIt(t *testing.T) {
+	for cwd, want := range map[string]string{"/no such/a": "/no such/a", "/no such/b": "", "": ""} {
+		if got := qwenFolder("", filepath.Join("projects", "-no-such-a", "chats", "x.jsonl"), cwd); got != want {
+			t.Errorf("%q: got %q, want %q", cwd, got, want)
+		}
+	}
+	home := t.TempDir()
+	dir := filepath.Join(home, ".qwen", "projects", "-no-such-a", "chats")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := New(known(t, "qwen")).(runnel.Programmable).WithProgram(nil, []string{"HOME=" + home})
+	for _, cwd := range []string{"/no/such/b", "/no/such/a"} {
+		id := "00000000-0000-4000-8000-00000000000" + cwd[len(cwd)-1:]
+		line := `{"uuid":"1","sessionId":"` + id + `","cwd":"` + cwd + `","type":"user","provenance":"real_user","message":{"parts":[{"text":"hello"}]}}` + "\n"
+		if err := os.WriteFile(filepath.Join(dir, id+".jsonl"), []byte(line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.(runnel.Finder).Find(t.Context(), id); (err == nil) != (cwd == "/no/such/a") {
+			t.Errorf("%s: %v", cwd, err)
+		}
+	}
+}

@@ -20,7 +20,7 @@ type storedQuirks struct {
 	dir     func(env []string) string           // folder that contains all files
 	pattern string                              // paths of the files below dir; see [agentconn.StoredFiles]
 	line    func(*agentconn.Summary, []byte)    // reads one line of a file
-	folder  func(dir, file string) string       // the conversation's directory. Default: line sets it
+	folder  func(dir, file, cwd string) string  // the conversation's directory, where line found cwd. Default: cwd
 	updates func(lines [][]byte) []storedUpdate // returns the updates for the lines of a file. Default: the agent replays conversations
 
 	// onlySearch means that updates serves only the search. The agent replays a
@@ -56,7 +56,7 @@ func (f filed) Summarize(_ context.Context, file runnel.StoredFile) (runnel.Conv
 		Agent: f.of.DisplayName(), Dir: dir, Head: summaryHead, Tail: summaryTail, Line: q.line,
 		Complete: func(s *agentconn.Summary) bool {
 			if q.folder != nil {
-				s.Dir = q.folder(dir, file.Path)
+				s.Dir = q.folder(dir, file.Path, s.Dir)
 			}
 			return uuid.Validate(s.ID) == nil && named(file.Path, s.ID) && s.Prompt != ""
 		},

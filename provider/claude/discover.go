@@ -118,13 +118,15 @@ func conversationID(file string) string {
 
 // describe sets the conversation's directory, time of creation, title and last
 // message from its file below projects. It reports whether the file holds a
-// conversation.
+// conversation. It leaves out a directory whose conversations are in another
+// folder: an agent in a sandbox can write any directory into the files of its own
+// folder.
 func describe(projects string, c *runnel.Conversation) bool {
 	ends, err := agentconn.ReadEnds(projects, c.File, peek, peek)
 	if err != nil {
 		return false
 	}
-	var k fileSummary
+	k := fileSummary{folder: filepath.Base(filepath.Dir(c.File))}
 	k.addAll(ends.Head)
 	k.addAll(ends.Tail)
 	c.Dir, c.CreatedAt, c.Title = k.cwd, k.created, text.OneLine(cmp.Or(k.title, k.lastPrompt), 200)
@@ -134,7 +136,9 @@ func describe(projects string, c *runnel.Conversation) bool {
 
 // fileSummary has the facts in a file that describe its conversation.
 type fileSummary struct {
+	folder                 string // that contains the file
 	title, lastPrompt, cwd string
+	other                  string // directory of the entry before
 	lastMessage            string
 	created                time.Time
 	hasMessages            bool
@@ -148,8 +152,11 @@ func (k *fileSummary) add(line []byte) {
 			return
 		}
 	}
-	if k.cwd == "" {
-		k.cwd = e.CWD
+	if k.cwd == "" && e.CWD != k.other {
+		if folderName(e.CWD) == k.folder || slug(e.CWD) == k.folder {
+			k.cwd = e.CWD
+		}
+		k.other = e.CWD
 	}
 	if at := e.time(); k.created.IsZero() && !at.IsZero() {
 		k.created = at
@@ -200,6 +207,12 @@ func slug(dir string) string {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
+	return folderName(dir)
+}
+
+// folderName is slug for a path as the agent wrote it, which has no links unless
+// the directory was replaced since.
+func folderName(dir string) string {
 	units := utf16.Encode([]rune(dir))
 	out := make([]byte, 0, len(units))
 	var hash int32

@@ -102,3 +102,32 @@ func TestSummaryOfAHostileFileIsBounded(t *testing.T) {
 		t.Errorf("a file outside of the agent's folder was read: %+v", c)
 	}
 }
+
+// An agent in a sandbox writes the directory of another project into a
+// conversation in the folder of its own.
+func TestConversationIsOfTheDirectoryWhoseFolderHasIt(t *testing.T) {
+	config := t.TempDir()
+	t.Setenv("CLAUDE_CONFIG_DIR", config)
+	dir := filepath.Join(config, "projects", "-no-such-a")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for cwds, want := range map[[2]string]string{
+		{"/no/such/a", "/no/such/b"}: "/no/such/a",
+		{"/no/such/b", "/no/such/a"}: "/no/such/a",
+		{"/no/such/b", "/no/such/b"}: "",
+	} {
+		var data strings.Builder
+		for _, cwd := range cwds {
+			data.WriteString(`{"type":"user","cwd":"` + cwd + `","message":{"role":"user","content":"hello"}}` + "\n")
+		}
+		file := filepath.Join(dir, "00000000-0000-4000-8000-000000000001.jsonl")
+		if err := os.WriteFile(file, []byte(data.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := New().Summarize(t.Context(), runnel.StoredFile{Path: file, Size: int64(data.Len())})
+		if err != nil || c.Dir != want || c.Title != "hello" {
+			t.Errorf("%v: got %+v %v, want the directory %q", cwds, c, err, want)
+		}
+	}
+}
