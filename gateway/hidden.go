@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/nofollow"
 )
 
 // HiddenFile is the name of the list of hidden conversations in the data
@@ -22,6 +24,9 @@ const HiddenFile = "conversations.hidden"
 // maxHidden is the maximum number of hidden conversations. Beyond it, the oldest
 // are no longer hidden.
 const maxHidden = 100_000
+
+// maxHiddenFile bounds the list, in bytes.
+const maxHiddenFile = maxHidden * (event.MaxAgentSessionID + 100)
 
 // hiddenList has the conversations whose sessions were deleted, so that neither
 // the list of conversations nor the search shows them again from the agents' own
@@ -53,9 +58,12 @@ func openHidden(dataDir string, log *slog.Logger) (*hiddenList, error) {
 
 // readHidden returns the lines of a list. A missing file is an empty list.
 func readHidden(file string) (refs []string, err error) {
-	data, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	data, err := nofollow.ReadSmall(file, maxHiddenFile) // an agent can write in the data directory
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", file, err)
 	}
 	for line := range bytes.Lines(data) {
 		ref := strings.TrimSuffix(string(line), "\n")

@@ -77,10 +77,20 @@ func archive(ctx context.Context, data, file string) (err error) {
 	return os.Rename(part, file)
 }
 
+// addFile adds a file. It follows no link in the place of the file, and waits for
+// no pipe: an agent can write in the data directory.
 func addFile(w *tar.Writer, from, name string) error {
-	f, err := os.Open(from)
+	dir, err := nofollow.Root(filepath.Dir(from))
 	if err != nil {
 		return err
+	}
+	defer dir.Close()
+	f, err := nofollow.Open(dir, filepath.Base(from))
+	if _, missing := dir.Lstat(filepath.Base(from)); err != nil && missing != nil {
+		return missing
+	}
+	if err != nil {
+		return fmt.Errorf("%s cannot be copied: %w", termtext.Clean(from), err)
 	}
 	defer f.Close()
 	return addOpen(w, f, name)
