@@ -14,6 +14,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/changes"
+	"github.com/runnel-dev/runnel/internal/private"
 	"github.com/runnel-dev/runnel/internal/subpath"
 	"github.com/runnel-dev/runnel/store"
 )
@@ -168,8 +169,8 @@ func (g *Gateway) withWorktree(ctx context.Context, n *newSession) {
 	}
 	folder, made := g.folderOfNew(ctx, n.rec.ProjectDir, n.res.Options), false
 	n.fill = func(ctx context.Context) error {
-		if err := os.MkdirAll(g.opener.worktreesDir(), 0o700); err != nil {
-			return runnel.Fail(runnel.GitFailed, "the folder for worktrees cannot be created: "+err.Error(), err)
+		if err := private.Dir(g.opener.worktreesDir()); err != nil { // another user could have created it, if the data directory is in a shared one
+			return runnel.Fail(runnel.GitFailed, "the folder for worktrees cannot be used: "+err.Error(), err)
 		}
 		err := g.git.AddWorktree(ctx, folder, *w)
 		made = err == nil

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -389,4 +390,28 @@ func TestWorktreeAnswerIsBounded(t *testing.T) {
 	if failed.Code != 409 || failed.Body.Len() > 100<<10 {
 		t.Errorf("%d with %d bytes", failed.Code, failed.Body.Len())
 	}
+}
+
+// Another user may have created the folder for worktrees, if the data directory
+// is in a folder that everybody can write to.
+func TestNoWorktreeInFolderThatOthersCanChange(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no modes of files")
+	}
+	rg := gitRig(t)
+	all := rg.data + "-worktrees"
+	if err := os.Mkdir(all, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(all, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	rg.wantError("POST", "/api/session/create", `{"cliType":"script","projectDir":"`+rg.dir+`","options":{"worktree":true}}`, 409, runnel.GitFailed)
+	if entries, err := os.ReadDir(all); err != nil || len(entries) > 0 {
+		t.Errorf("left in the folder: %v %v", entries, err)
+	}
+	if err := os.Chmod(all, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	rg.worktree()
 }
