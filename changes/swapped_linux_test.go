@@ -2,6 +2,7 @@ package changes
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -200,4 +201,30 @@ func TestPatternsOfFoldersAboveApplyInClosedFolder(t *testing.T) {
 	equal(t, "files", rg.files(), "b.txt unstaged:update")
 	rg.revert("b.txt", Unstaged)
 	equal(t, "file", rg.read("b.txt"), "b\n")
+}
+
+// A program that signs a commit reads a key outside of the folder, and writes
+// temporary files.
+func TestCommitInClosedFolderIsSigned(t *testing.T) {
+	t.Parallel()
+	keygen, err := exec.LookPath("ssh-keygen")
+	if err != nil {
+		t.Skip("there is no ssh-keygen")
+	}
+	rg := newRig(t)
+	key := filepath.Join(rg.home, ".ssh", "id")
+	if err := os.MkdirAll(filepath.Dir(key), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), keygen, "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	rg.write(filepath.Join(rg.home, ".gitconfig"), "[user]\n\tname = Ada\n\temail = ada@example.com\n\tsigningKey = "+key+"\n[gpg]\n\tformat = ssh\n[commit]\n\tgpgSign = true\n")
+	rg.folder.Closed = true
+	rg.put("a.txt", "changed\n")
+	rg.stage("a.txt")
+	rg.commit("second")
+	if text := rg.run("cat-file", "commit", "HEAD"); !strings.Contains(text, "BEGIN SSH SIGNATURE") {
+		t.Errorf("the commit is not signed:\n%s", text)
+	}
 }
