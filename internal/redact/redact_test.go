@@ -193,7 +193,7 @@ func TestAddedValuesAreCompiledForTheNextText(t *testing.T) {
 }
 
 // Compiling all values takes long if there are many. A value that is added
-// later is found all the same, also if it contains an earlier one.
+// later is found nevertheless, also if it contains an earlier one.
 func TestValuesThatAreAddedOneByOneAreSeldomCompiledTogether(t *testing.T) {
 	r, together := New("first-secret"), make(map[*forms]bool)
 	for i := range maxAdded {
