@@ -369,6 +369,19 @@ func TestWatchSessions(t *testing.T) {
 	}
 }
 
+func TestAnswerToASubscriptionOfAllSessionsPrecedesTheirStatuses(t *testing.T) {
+	s := serve(t)
+	s.create()
+	for i := range 60 {
+		p := s.dial()
+		p.send(`{"type":"sessions:subscribe","requestId":"w"}`)
+		if f := p.receive(); f.Type != "response" {
+			t.Fatalf("connection %d: got %s first", i, f.Type)
+		}
+		p.await("session:status")
+	}
+}
+
 // Lists of commands are long, so a connection receives them only when they have
 // changed.
 func TestStatusHasChangedCommandsOnly(t *testing.T) {

@@ -80,6 +80,7 @@ type socket struct {
 	closed  func() // ends the counting of the connection in the metrics
 	count   func() // counts a message in the metrics
 	watcher *watcher
+	then    func()      // what to do after the answer to the current message was sent; may be nil
 	wrote   atomic.Bool // a message was written since the last ping was due
 	pings   int         // pings of the client since the time below
 	since   time.Time
@@ -317,10 +318,21 @@ func (k *socket) handle(data []byte) error {
 	if k.family == "" {
 		k.choose(k.s.cfg.DefaultFamily)
 	}
+	k.then = nil
 	result, err := k.dispatch(m, data)
-	if err != nil {
-		return k.refuse(m, err)
+	if err == nil {
+		err = k.answer(m, result)
+	} else {
+		err = k.refuse(m, err)
 	}
+	if err == nil && k.then != nil {
+		k.then()
+	}
+	return err
+}
+
+// answer sends the result of a message, if the client waits for one.
+func (k *socket) answer(m Message, result any) error {
 	if result == nil || m.RequestID == "" {
 		return nil
 	}
@@ -404,7 +416,7 @@ func (k *socket) dispatch(m Message, data []byte) (any, error) {
 			return err
 		})
 	case "sessions:subscribe":
-		k.watch().all()
+		k.then = k.watch().all // the answer comes before the statuses
 		return reply.Empty{}, nil
 	case "session:items":
 		return with(data, k.items)
