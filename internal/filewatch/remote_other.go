@@ -1,0 +1,5 @@
+//go:build !linux
+
+package filewatch
+
+func isRemote(string) bool { return false }
