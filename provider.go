@@ -13,7 +13,7 @@ import (
 //
 // It may implement more than this: [Historian], [PositionalHistorian],
 // [StoredReader],
-// [Discoverer], [Summarizer], [Sharer], [Finder], [Translator], [Forker],
+// [Discoverer], [Summarizer], [Placer], [Sharer], [Finder], [Translator], [Forker],
 // [Preparer], [Accepter], [Prober], [OptionTaker], [LoginChecker],
 // [MCPLister], [MCPEditor], [Limiter] and [ConnPrototype] are found by type assertion, and
 // [Capabilities] is computed from them.
@@ -181,6 +181,19 @@ type (
 		// same file may be readable later.
 		Summarize(ctx context.Context, f StoredFile) (Conversation, error)
 	}
+	// A Placer is a Summarizer whose agent stores conversations at known places,
+	// so that a program can watch the files there instead of calling StoredFiles
+	// again and again. Both methods are safe for concurrent use.
+	Placer interface {
+		// StoredPlaces returns the places of the files that StoredFiles yields,
+		// and of the other files from which it reads.
+		StoredPlaces() []StoredPlace
+
+		// StoredFile returns the file at path, which belongs to a place, as
+		// StoredFiles yields it. ok is false if StoredFiles yields no such file
+		// now.
+		StoredFile(path string) (f StoredFile, ok bool)
+	}
 	// A Sharer may continue the stored conversations of another provider's
 	// agent, which are listed only for that provider. SharesWith returns the
 	// other provider's name, or "" if the agent has conversations of its own.
@@ -274,6 +287,14 @@ type StoredFile struct {
 	ModTime time.Time // of the last change
 	Inode   uint64    // 0 if the system has none
 	Title   string    // title that the agent stores outside of the file. Default: none
+}
+
+// A StoredPlace is where an agent stores conversations. Each element of Pattern
+// is a pattern of [path.Match] for one level below Dir.
+type StoredPlace struct {
+	Dir     string // absolute; may not exist
+	Pattern string
+	Shared  bool // a file at this place is about several conversations; after its change, only StoredFiles tells which have changed
 }
 
 // An Installation is the result of a probe of an agent on this machine.

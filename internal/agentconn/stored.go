@@ -92,6 +92,35 @@ func (w *walk) entry(root *os.Root, dir string, e fs.DirEntry, below []string) b
 	return w.yield(runnel.StoredFile{Path: filepath.Join(dir, e.Name()), Size: st.Size(), ModTime: st.ModTime(), Inode: Inode(st)}, nil)
 }
 
+// StoredFile returns the file at path as [StoredFiles] with the same dir and
+// pattern yields it. ok is false if StoredFiles does not yield it.
+func StoredFile(dir, pattern, file string) (f runnel.StoredFile, ok bool) {
+	rel, err := filepath.Rel(dir, file)
+	if err != nil || !filepath.IsLocal(rel) {
+		return f, false
+	}
+	names, levels := strings.Split(filepath.ToSlash(rel), "/"), strings.Split(pattern, "/")
+	if len(names) != len(levels) {
+		return f, false
+	}
+	root, err := OpenFolder(dir)
+	if err != nil {
+		return f, false
+	}
+	defer root.Close()
+	for i, level := range levels {
+		if matched, _ := path.Match(level, names[i]); !matched {
+			return f, false
+		}
+		st, err := root.Lstat(filepath.Join(names[:i+1]...))
+		if err != nil || i+1 < len(names) && !st.IsDir() || i+1 == len(names) && !st.Mode().IsRegular() {
+			return f, false
+		}
+		f = runnel.StoredFile{Path: filepath.Join(dir, rel), Size: st.Size(), ModTime: st.ModTime(), Inode: Inode(st)}
+	}
+	return f, true
+}
+
 // Ends are the complete lines at both ends of a file.
 type Ends struct {
 	Head, Tail []byte // Tail is nil if Head has the whole file

@@ -61,6 +61,32 @@ func TestStoredFilesMatchThePatternOfEachLevel(t *testing.T) {
 	}
 }
 
+func TestStoredFileIsWhatStoredFilesYield(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	a := write(t, filepath.Join(dir, "p", "a.jsonl"), "1")
+	want := stored(t, dir, "*/*.jsonl")
+	if got, ok := StoredFile(dir, "*/*.jsonl", a); !ok || len(want) != 1 || got != want[0] {
+		t.Errorf("%+v, %v, want %+v", got, ok, want)
+	}
+	secret := write(t, filepath.Join(outside, "secret.jsonl"), "2")
+	others := []string{dir, filepath.Join(dir, "p"), filepath.Join(dir, "p", "none.jsonl"), secret, filepath.Join(dir, "..", filepath.Base(outside), "secret.jsonl")}
+	for _, name := range []string{"a.jsonl", "p/a.json", "p/deep/a.jsonl", "p/folder.jsonl/x"} {
+		others = append(others, write(t, filepath.Join(dir, filepath.FromSlash(name)), "x"))
+	}
+	others = append(others, filepath.Join(dir, "p", "folder.jsonl"))
+	for link, target := range map[string]string{"p/link.jsonl": secret, "q": outside, "r": filepath.Join(dir, "p")} {
+		if os.Symlink(target, filepath.Join(dir, filepath.FromSlash(link))) == nil {
+			others = append(others, filepath.Join(dir, filepath.FromSlash(link)))
+		}
+	}
+	others = append(others, filepath.Join(dir, "q", "secret.jsonl"), filepath.Join(dir, "r", "a.jsonl"))
+	for _, path := range others {
+		if got, ok := StoredFile(dir, "*/*.jsonl", path); ok {
+			t.Errorf("%s is a file of a conversation: %+v", path, got)
+		}
+	}
+}
+
 func TestStoredFilesFollowNoLinks(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(dir, "p", "real.jsonl"), "1")

@@ -122,6 +122,16 @@ func (k kept) StoredFiles(ctx context.Context) iter.Seq2[runnel.StoredFile, erro
 	}
 }
 
+// StoredPlaces implements [runnel.Placer]. A change of the database appears in
+// its write-ahead log first.
+func (k kept) StoredPlaces() []runnel.StoredPlace {
+	dir, name := filepath.Split(k.path())
+	return []runnel.StoredPlace{{Dir: filepath.Clean(dir), Pattern: name, Shared: true}, {Dir: filepath.Clean(dir), Pattern: name + "-wal", Shared: true}}
+}
+
+// StoredFile implements [runnel.Placer]. All conversations are in one file.
+func (kept) StoredFile(string) (f runnel.StoredFile, ok bool) { return f, false }
+
 // rowMark separates the path of a database from the id of a row.
 const rowMark = "#"
 

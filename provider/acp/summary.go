@@ -48,6 +48,16 @@ func (f filed) StoredFiles(ctx context.Context) iter.Seq2[runnel.StoredFile, err
 	return agentconn.StoredFiles(ctx, f.dir(), f.of.agent.quirks().stored.pattern)
 }
 
+// StoredPlaces implements [runnel.Placer].
+func (f filed) StoredPlaces() []runnel.StoredPlace {
+	return []runnel.StoredPlace{{Dir: f.dir(), Pattern: f.of.agent.quirks().stored.pattern}}
+}
+
+// StoredFile implements [runnel.Placer].
+func (f filed) StoredFile(path string) (runnel.StoredFile, bool) {
+	return agentconn.StoredFile(f.dir(), f.of.agent.quirks().stored.pattern, path)
+}
+
 // Summarize implements [runnel.Summarizer]. A file without a prompt contains
 // no conversation: the agent writes one when it starts.
 func (f filed) Summarize(_ context.Context, file runnel.StoredFile) (runnel.Conversation, error) {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,5 +120,53 @@ func TestTenThousandConversationsAreListedWithinASecond(t *testing.T) {
 		if len(ids) != n {
 			t.Errorf("%s: %d conversations, want %d", when, len(ids), n)
 		}
+	}
+}
+
+// A program that watches the places of an agent learns of every file, and
+// describes each as a list of all files does.
+func TestStoredFilesLieAtTheirPlaces(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_DATA_HOME", "")
+	multiply(t, 20)
+	seen := make(map[string]int)
+	for _, p := range Providers() {
+		files, lists := p.(runnel.Summarizer)
+		if !lists {
+			continue
+		}
+		at, ok := p.(runnel.Placer)
+		if !ok {
+			t.Errorf("%s stores conversations at unknown places", p.Name())
+			continue
+		}
+		places := at.StoredPlaces()
+		for _, place := range places {
+			if !filepath.IsAbs(place.Dir) || place.Pattern == "" {
+				t.Errorf("%s: %+v", p.Name(), place)
+			}
+		}
+		for f, err := range files.StoredFiles(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen[p.Name()]++
+			if got, ok := at.StoredFile(f.Path); !ok || got != f {
+				t.Errorf("%s: %+v, %v, want %+v", p.Name(), got, ok, f)
+			}
+			if !slices.ContainsFunc(places, func(place runnel.StoredPlace) bool {
+				rel, err := filepath.Rel(place.Dir, f.Path)
+				matched, _ := path.Match(place.Pattern, filepath.ToSlash(rel))
+				return err == nil && matched && !place.Shared
+			}) {
+				t.Errorf("%s: no place has %s", p.Name(), f.Path)
+			}
+		}
+		if _, ok := at.StoredFile(filepath.Join(t.TempDir(), "11111111-0000-4000-8000-000000000000.jsonl")); ok {
+			t.Errorf("%s: a file elsewhere is a conversation", p.Name())
+		}
+	}
+	if seen["claude-code"] != 10 || seen["codex"] != 10 {
+		t.Errorf("%v", seen)
 	}
 }

@@ -83,10 +83,26 @@ func list(root *os.Root, dir string) []runnel.Conversation {
 	return out
 }
 
+// storedPattern matches the files of conversations below projectsDir.
+const storedPattern = "*/*.jsonl"
+
+// StoredPlaces implements [runnel.Placer].
+func (p *Provider) StoredPlaces() []runnel.StoredPlace {
+	return []runnel.StoredPlace{{Dir: p.projectsDir(), Pattern: storedPattern}}
+}
+
+// StoredFile implements [runnel.Placer].
+func (p *Provider) StoredFile(path string) (f runnel.StoredFile, ok bool) {
+	if conversationID(path) == "" {
+		return f, false
+	}
+	return agentconn.StoredFile(p.projectsDir(), storedPattern, path)
+}
+
 // StoredFiles implements [runnel.Summarizer].
 func (p *Provider) StoredFiles(ctx context.Context) iter.Seq2[runnel.StoredFile, error] {
 	return func(yield func(runnel.StoredFile, error) bool) {
-		for f, err := range agentconn.StoredFiles(ctx, p.projectsDir(), "*/*.jsonl") {
+		for f, err := range agentconn.StoredFiles(ctx, p.projectsDir(), storedPattern) {
 			if (err != nil || conversationID(f.Path) != "") && !yield(f, err) {
 				return
 			}

@@ -95,7 +95,7 @@ func (p *Provider) Probe(ctx context.Context) runnel.Installation {
 	}
 	in.Path = path
 	args[len(args)-1] = "--version"
-	out, err := agentconn.Output(ctx, path, p.askEnviron(opt), mark, args...)
+	out, err := agentconn.Output(ctx, path, askEnviron(p.credential(), opt), mark, args...)
 	version, ok := strings.CutPrefix(string(out), "codex-cli ")
 	if err != nil || !ok {
 		in.Problem = "It did not report its version. Try it in a terminal: " + product.Try

@@ -129,5 +129,5 @@ func (p *Provider) configure(ctx context.Context, try string, args []string) err
 		return err
 	}
 	path, managed := native(path)
-	return agentconn.Configure(ctx, product, path, append(p.askEnviron(opt), managed...), mark, try, nil, slices.Concat(first, args)...)
+	return agentconn.Configure(ctx, product, path, append(askEnviron(p.credential(), opt), managed...), mark, try, nil, slices.Concat(first, args)...)
 }

@@ -62,7 +62,7 @@ func (p *Provider) start(ctx context.Context, opt runnel.Options) (*asker, error
 		return nil, err
 	}
 	path, managed := native(path)
-	process, err := agentconn.Ask(ctx, path, append(p.askEnviron(opt), managed...), mark, args...)
+	process, err := agentconn.Ask(ctx, path, append(askEnviron(p.credential(), opt), managed...), mark, args...)
 	if err != nil {
 		return nil, runnel.Fail(runnel.AgentError, "Codex could not be started.", err)
 	}
@@ -72,10 +72,10 @@ func (p *Provider) start(ctx context.Context, opt runnel.Options) (*asker, error
 }
 
 // askEnviron returns the environment of a process that is asked about the agent
-// and runs no turn. With a broker it has no key.
-func (p *Provider) askEnviron(opt runnel.Options) []string {
+// and runs no turn. key is the agent's; with a broker the process has none.
+func askEnviron(key agentconn.Credential, opt runnel.Options) []string {
 	env := environ(os.Environ(), opt)
-	if p.credential().Brokers(opt) {
+	if key.Brokers(opt) {
 		env = withoutKeys(env)
 	}
 	return env

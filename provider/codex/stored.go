@@ -26,7 +26,7 @@ const maxRead = 64 << 20
 // starts no app-server. It leaves out the work of subagents.
 func (p *Provider) ReadStored(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		turns, err := p.storedTurns(ctx, ref.AgentSessionID)
+		turns, err := storedTurns(ctx, p, ref.AgentSessionID)
 		if err != nil {
 			yield(event.Event{}, err)
 			return
@@ -52,8 +52,8 @@ func (p *Provider) ReadStored(ctx context.Context, ref runnel.Conversation) iter
 	}
 }
 
-// storedTurns returns the turns in the files of a conversation.
-func (p *Provider) storedTurns(ctx context.Context, id string) ([]nativeTurn, error) {
+// storedTurns returns the turns in the files of a conversation that p finds.
+func storedTurns(ctx context.Context, p runnel.Finder, id string) ([]nativeTurn, error) {
 	c, err := p.Find(ctx, id)
 	if err != nil {
 		return nil, err

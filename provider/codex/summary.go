@@ -27,15 +27,45 @@ const (
 // names of conversations.
 const maxNames = 1 << 20
 
+// namesFile has the names that users gave to conversations.
+const namesFile = "session_index.jsonl"
+
+// rolloutPlaces returns where the files of conversations are.
+func rolloutPlaces(home string) []runnel.StoredPlace {
+	return []runnel.StoredPlace{
+		{Dir: filepath.Join(home, "sessions"), Pattern: "*/*/*/rollout-*.jsonl"},
+		{Dir: filepath.Join(home, "archived_sessions"), Pattern: "rollout-*.jsonl"},
+	}
+}
+
+// StoredPlaces implements [runnel.Placer].
+func (p *Provider) StoredPlaces() []runnel.StoredPlace {
+	home := p.home()
+	return append(rolloutPlaces(home), runnel.StoredPlace{Dir: home, Pattern: namesFile, Shared: true})
+}
+
+// StoredFile implements [runnel.Placer].
+func (p *Provider) StoredFile(path string) (f runnel.StoredFile, ok bool) {
+	home, id := p.home(), rolloutID(path)
+	if id == "" {
+		return f, false
+	}
+	for _, at := range rolloutPlaces(home) {
+		if f, ok = agentconn.StoredFile(at.Dir, at.Pattern, path); ok {
+			f.Title = threadNames(home)[id]
+			return f, true
+		}
+	}
+	return f, false
+}
+
 // StoredFiles implements [runnel.Summarizer].
 func (p *Provider) StoredFiles(ctx context.Context) iter.Seq2[runnel.StoredFile, error] {
 	return func(yield func(runnel.StoredFile, error) bool) {
 		home := p.home()
 		names := threadNames(home)
-		for _, at := range []struct{ dir, pattern string }{
-			{"sessions", "*/*/*/rollout-*.jsonl"}, {"archived_sessions", "rollout-*.jsonl"},
-		} {
-			for f, err := range agentconn.StoredFiles(ctx, filepath.Join(home, at.dir), at.pattern) {
+		for _, at := range rolloutPlaces(home) {
+			for f, err := range agentconn.StoredFiles(ctx, at.Dir, at.Pattern) {
 				id := rolloutID(f.Path)
 				if err == nil && id == "" {
 					continue
@@ -59,9 +89,9 @@ func rolloutID(file string) string {
 }
 
 // threadNames returns the names that users gave to conversations, by id. The
-// agent appends each change to one file, session_index.jsonl.
+// agent appends each change to one file, namesFile.
 func threadNames(home string) map[string]string {
-	ends, err := agentconn.ReadEnds(home, filepath.Join(home, "session_index.jsonl"), 0, maxNames)
+	ends, err := agentconn.ReadEnds(home, filepath.Join(home, namesFile), 0, maxNames)
 	if err != nil {
 		return nil
 	}
