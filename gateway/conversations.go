@@ -124,6 +124,26 @@ func (c Conversations) List(ctx context.Context, q ConversationQuery) (Conversat
 	return out, nil
 }
 
+// Changed returns a channel that is closed once a conversation in a file has
+// changed after version. It is never closed if conversations are not listed.
+func (c Conversations) Changed(version int64) <-chan struct{} {
+	if c.g.stored == nil {
+		return nil
+	}
+	return c.g.stored.Grown(version)
+}
+
+// Changes reports whether a conversation of a project has changed after version,
+// or any conversation if project is "". It returns the version for the next
+// call. A watcher starts with a negative version.
+func (c Conversations) Changes(version int64, project string) (changed bool, now int64) {
+	if c.g.stored == nil {
+		return false, 0
+	}
+	list, all, now := c.g.stored.Changes(version)
+	return all || slices.ContainsFunc(list, func(of conversations.Changed) bool { return project == "" || of.ProjectDir == project }), now
+}
+
 // keyOf returns the reference by which clients name a conversation that is no
 // session.
 func keyOf(c conversations.Conversation) string { return c.CLIType + ":" + c.AgentSessionID }

@@ -134,9 +134,10 @@ func (c *Config) setDefaults() error {
 // index (indexer) and one searches for conversations that other processes write
 // (follows). With Config.Retention, another one deletes old sessions
 // (Retention), and with Config.Conversations, another one adds conversations
-// that are no sessions to the search index (natives). Short-lived goroutines count uses of rules, open and close
-// sessions, copy and list conversations, start the turns of queued prompts and
-// probe agents. Close waits for all of them.
+// that are no sessions to the search index (natives), and three watch the
+// agents' files (conversations.Index). Short-lived goroutines count uses of
+// rules, open and close sessions, copy and list conversations, start the turns
+// of queued prompts and probe agents. Close waits for all of them.
 type Gateway struct {
 	cfg      Config
 	sessions *sessions
@@ -239,6 +240,9 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
 	g.pictures.sweep(ctx, cfg.Catalogue)
+	if g.stored != nil {
+		g.stored.Watch()
+	}
 	g.startIndexer()
 	g.work.Go(func() { _, _ = g.roster.list(g.ctx) }) // reads the records, so that the first list is fast, too
 	if cfg.IdleTimeout > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -33,27 +34,36 @@ type natives struct {
 	logger    *slog.Logger
 	working   func() bool // whether a session has a turn
 
-	behind atomic.Bool // the first pass has not ended
-	asked  wake.Signal // somebody searches
+	behind   atomic.Bool  // the first pass has not ended
+	asked    wake.Signal  // somebody searches
+	searched atomic.Int64 // time of the last search, in Unix nanoseconds
 
 	// The rest belongs to the goroutine that calls run.
-	later  map[string]time.Time // when a conversation may be read again
-	forgot time.Time            // when conversations were last removed
+	later   map[string]time.Time       // when a conversation may be read again
+	forgot  time.Time                  // when conversations were last removed
+	whole   bool                       // the next pass compares all conversations
+	version int64                      // of stored; earlier changes are known
+	changed map[conversations.Key]bool // changed conversations that were not read yet
 }
 
 const (
-	// nativesEvery is the pause between two passes. If somebody searches, it is
-	// nativesAsked.
-	nativesEvery = time.Minute
-	nativesAsked = 2 * time.Second
+	// nativesEvery is the pause between two comparisons of all conversations.
+	// If the system reports all changes of their files, it is nativesWatched, else
+	// nativesAsked if somebody searches. A pass for changed conversations comes
+	// nativesAsked after the last one.
+	nativesEvery   = time.Minute
+	nativesWatched = 10 * time.Minute
+	nativesAsked   = 2 * time.Second
 	// maxNative is the greatest size of a conversation that natives reads, in
 	// bytes. The translators keep a whole conversation in memory.
 	maxNative = 32 << 20
 	// After a conversation was read, natives pauses this many times as long as
 	// that took: a tenth of the time goes to reading, a hundredth while a
-	// session has a turn.
+	// session has a turn. While the first pass has not ended and somebody has
+	// searched in the last nativesSearch, the pause is a quarter of that time.
 	nativesIdleShare = 9
 	nativesTurnShare = 99
+	nativesSearch    = time.Minute
 	// A conversation that changes all the time is read again after
 	// nativesAgain times as long as the reading took.
 	nativesAgain = 100
@@ -85,7 +95,7 @@ func (g *Gateway) startNatives() {
 		continued: func(ctx context.Context, list []conversations.Conversation) (map[string]store.Session, error) {
 			return ConversationsOf(g).continued(ctx, list, "")
 		},
-		working: g.sessions.working, asked: wake.New(), later: make(map[string]time.Time),
+		working: g.sessions.working, asked: wake.New(), later: make(map[string]time.Time), whole: true, changed: make(map[conversations.Key]bool),
 	}
 	g.natives.behind.Store(true)
 	g.work.Go(g.natives.run)
@@ -117,11 +127,33 @@ func (n *natives) run() {
 // wait waits for the time of the next pass.
 func (n *natives) wait() {
 	n.pause(nativesAsked)
+	every, watched := nativesEvery, n.stored.IsWatched(n.isReadable)
+	if watched {
+		every = nativesWatched
+	}
+	var readable <-chan time.Time // again, after a pause for a conversation that changes all the time
+	if until := n.next(); !until.IsZero() {
+		readable = time.After(time.Until(until))
+	}
 	select {
-	case <-time.After(nativesEvery - nativesAsked):
+	case <-time.After(every - nativesAsked):
+		n.whole = true
 	case <-n.asked:
+		n.whole = !watched
+	case <-n.stored.Grown(n.version):
+	case <-readable:
 	case <-n.ctx.Done():
 	}
+}
+
+// next returns when the first of the changed conversations may be read.
+func (n *natives) next() (at time.Time) {
+	for key := range n.changed {
+		if until := n.later[key.CLIType+":"+key.AgentSessionID]; at.IsZero() || until.Before(at) {
+			at = until
+		}
+	}
+	return at
 }
 
 func (n *natives) pause(d time.Duration) {
@@ -131,10 +163,50 @@ func (n *natives) pause(d time.Duration) {
 	}
 }
 
-// pass compares the index with the agents' files, adds what has changed and
+// pass reads the conversations that have changed, or compares all.
+func (n *natives) pass() error {
+	list, all, now := n.stored.Changes(n.version)
+	if n.whole || all {
+		return n.passAll()
+	}
+	for _, c := range list {
+		n.changed[c.Key] = true
+	}
+	n.version = now
+	n.expire()
+	var ready []conversations.Key
+	for key := range n.changed {
+		if _, wait := n.later[key.CLIType+":"+key.AgentSessionID]; !wait {
+			ready = append(ready, key)
+			delete(n.changed, key)
+		}
+	}
+	todo := slices.DeleteFunc(n.stored.StoredOf(ready), func(c conversations.Stored) bool {
+		return !n.isReadable(c.CLIType) || n.importer.hidden.isHidden(keyOf(c.Conversation))
+	})
+	for chunk := range slices.Chunk(todo, nativeChunk) {
+		if err := n.update(chunk); err != nil {
+			n.whole = true // for those that were not read
+			return err
+		}
+	}
+	return nil
+}
+
+// expire forgets what n.later has of the past.
+func (n *natives) expire() {
+	now := time.Now()
+	for key, until := range n.later {
+		if now.After(until) {
+			delete(n.later, key)
+		}
+	}
+}
+
+// passAll compares the index with the agents' files, adds what has changed and
 // removes conversations without files. It looks for changed files again at least
 // once a minute.
-func (n *natives) pass() error {
+func (n *natives) passAll() error {
 	for {
 		todo, gone, err := n.compare()
 		if err != nil {
@@ -152,6 +224,7 @@ func (n *natives) pass() error {
 			continue
 		}
 		n.behind.Store(false)
+		n.whole = false
 		return n.forget(gone)
 	}
 }
@@ -159,39 +232,43 @@ func (n *natives) pass() error {
 // compare returns the conversations that natives must read, newest first, and
 // the names of those in the index that no agent has any more.
 func (n *natives) compare() (todo []conversations.Stored, gone []string, err error) {
-	list, incomplete, err := n.stored.Stored(n.ctx, func(cliType string) bool { return n.reader(cliType) != nil })
+	list, err := n.stored.Stored(n.ctx, n.isReadable)
 	if err != nil {
 		return nil, nil, err
 	}
+	n.version = list.Version
+	clear(n.changed)
 	at, err := n.index.Indexed(n.ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	now := time.Now()
-	for key, until := range n.later {
-		if now.After(until) {
-			delete(n.later, key)
-		}
-	}
-	for _, c := range list {
+	n.expire()
+	for _, c := range list.Conversations {
 		key := keyOf(c.Conversation)
 		if n.importer.hidden.isHidden(key) { // forget removes it
 			continue
 		}
 		pos, known := at[key]
 		delete(at, key)
-		if _, wait := n.later[key]; wait || known && pos.State == c.State {
+		if known && pos.State == c.State {
+			continue
+		}
+		if _, wait := n.later[key]; wait {
+			n.changed[conversations.Key{CLIType: c.CLIType, AgentSessionID: c.AgentSessionID}] = true
 			continue
 		}
 		todo = append(todo, c)
 	}
 	for id := range at {
-		if cli, _, native := strings.Cut(id, ":"); native && !incomplete[cli] {
+		if cli, _, native := strings.Cut(id, ":"); native && !list.Incomplete[cli] {
 			gone = append(gone, id)
 		}
 	}
 	return todo, gone, nil
 }
+
+// isReadable reports whether natives reads the conversations of a kind of agent.
+func (n *natives) isReadable(cliType string) bool { return n.reader(cliType) != nil }
 
 // reader returns the provider that reads the conversations of a kind of agent
 // without starting the agent, or nil if none does.
@@ -243,13 +320,26 @@ func (n *natives) update(list []conversations.Stored) error {
 		}
 		took := time.Since(began)
 		n.later[key] = time.Now().Add(nativesAgain * took)
-		share := time.Duration(nativesIdleShare)
-		if n.working() {
-			share = nativesTurnShare
-		}
-		n.pause(share * took)
+		n.pause(n.restAfter(took))
 	}
 	return nil
+}
+
+// restAfter returns how long natives pauses after it has read for some time.
+func (n *natives) restAfter(took time.Duration) time.Duration {
+	switch {
+	case n.working():
+		return nativesTurnShare * took
+	case n.behind.Load() && time.Since(time.Unix(0, n.searched.Load())) < nativesSearch:
+		return took / 4
+	}
+	return nativesIdleShare * took
+}
+
+// search is called with each search.
+func (n *natives) search() {
+	n.searched.Store(time.Now().UnixNano())
+	n.asked.Send()
 }
 
 // read adds the items of a conversation to the index. A conversation that

@@ -93,7 +93,7 @@ func (s Search) Query(ctx context.Context, q SearchQuery) (SearchPage, error) {
 	page.Indexing = s.g.indexer.behind.Load()
 	if n := s.g.natives; n != nil {
 		page.Indexing = page.Indexing || n.behind.Load()
-		n.asked.Send() // for the next search: files may have changed
+		n.search() // for the next search: files may have changed
 	}
 	sessions := make(map[string]*Status)
 	limited, stop := context.WithTimeout(ctx, searchTime)

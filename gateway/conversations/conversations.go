@@ -19,7 +19,9 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/filewatch"
 	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/wake"
 )
 
 // Config configures an Index. Providers is required.
@@ -51,18 +53,23 @@ const maxText = 200
 
 // An Index is safe for concurrent use. It starts no goroutine before the first
 // List. Each List starts at most one goroutine per provider, which ends by
-// itself; Close waits for these goroutines.
+// itself. Watch starts three goroutines that run until Close, one of them in the
+// library for the events of the system. Close waits for all of them.
 type Index struct {
 	cfg  Config
 	ctx  context.Context
 	stop context.CancelFunc
 	work sync.WaitGroup
+	kick wake.Signal // a file may have changed
 
 	mu      sync.Mutex // guards the fields below
 	loaded  bool
 	sources []*source
 	list    []Conversation // sorted; nil if outdated
-	dirty   bool           // the stored index is outdated
+	changes changes
+	watcher *filewatch.Watcher // nil unless files are watched
+	ordered bool               // watcher.Sync works
+	dirty   bool               // the stored index is outdated
 	saved   time.Time
 }
 
@@ -75,14 +82,20 @@ func New(cfg Config) *Index {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.MaxWait = cmp.Or(cfg.MaxWait, 1500*time.Millisecond)
-	x := &Index{cfg: cfg}
+	x := &Index{cfg: cfg, changes: changes{grown: make(chan struct{})}, kick: wake.New()}
 	x.ctx, x.stop = context.WithCancel(context.Background())
-	for _, p := range cfg.Providers {
+	x.sources = sourcesOf(cfg.Providers)
+	return x
+}
+
+// sourcesOf returns the sources of the providers' conversations.
+func sourcesOf(providers []runnel.Provider) (sources []*source) {
+	for _, p := range providers {
 		if s := newSource(p); s != nil {
-			x.sources = append(x.sources, s)
+			sources = append(sources, s)
 		}
 	}
-	return x
+	return sources
 }
 
 // Close stores the index and waits for its goroutines. A later List returns
@@ -104,7 +117,9 @@ type Query struct {
 	After      string // Page.Next of the page before; "" for the first page
 	Limit      int    // at least 1
 
-	only func(cliType string) bool // selects kinds of agents. Default: all
+	only   func(cliType string) bool // selects kinds of agents. Default: all
+	unsure bool                      // compare all files, even if the system reports changes
+	rest   bool                      // read only files that are known to have changed
 }
 
 // A Page is a part of the list.
@@ -123,7 +138,7 @@ func (x *Index) List(ctx context.Context, q Query) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	if err := x.await(ctx, x.refresh(q)); err != nil {
+	if err := x.look(ctx, q); err != nil {
 		return Page{}, err
 	}
 	x.mu.Lock()
@@ -166,18 +181,13 @@ func (x *Index) refresh(q Query) (running []<-chan struct{}) {
 	if x.ctx.Err() != nil {
 		return nil
 	}
-	if !x.loaded {
-		x.load()
-		x.loaded = true
-	}
+	x.loadOnce()
 	for _, s := range x.sources {
 		if !s.concerns(q) {
 			continue
 		}
 		if s.running == nil && s.due(q) {
-			done := make(chan struct{})
-			s.running = done
-			x.work.Go(func() { x.update(s, done) })
+			x.start(s, !q.rest && (q.unsure || !s.isKnown()))
 		}
 		if s.running != nil && q.After == "" {
 			running = append(running, s.running)
@@ -186,15 +196,50 @@ func (x *Index) refresh(q Query) (running []<-chan struct{}) {
 	return running
 }
 
-// await waits until all channels are closed, for at most Config.MaxWait.
-func (x *Index) await(ctx context.Context, running []<-chan struct{}) error {
-	timeout := time.NewTimer(x.cfg.MaxWait)
-	defer timeout.Stop()
+// loadOnce reads the stored index. The caller holds mu.
+func (x *Index) loadOnce() {
+	if !x.loaded {
+		x.load()
+		x.loaded = true
+	}
+}
+
+// start starts an update of a source, of which none runs. The caller holds mu.
+func (x *Index) start(s *source, all bool) {
+	if all && x.watcher != nil && !s.walked.IsZero() && time.Since(s.walked) >= compareEvery {
+		x.watcher.Rescan()
+	}
+	done, j := make(chan struct{}), s.take(all)
+	s.running = done
+	x.work.Go(func() { x.update(s, j, done) })
+}
+
+// look reads what may have changed, and waits for at most Config.MaxWait.
+func (x *Index) look(ctx context.Context, q Query) error {
+	limited, cancel := context.WithTimeout(ctx, x.cfg.MaxWait)
+	defer cancel()
+	if err := x.lookFor(limited, q); err != nil {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// lookFor reads what may have changed. It returns an error if ctx ends first.
+func (x *Index) lookFor(ctx context.Context, q Query) error {
+	q.unsure = q.After == "" && !x.sync(ctx)
+	if err := await(ctx, x.refresh(q)); err != nil {
+		return err
+	}
+	q.rest = true // files that changed while an earlier update ran
+	return await(ctx, x.refresh(q))
+}
+
+// await waits until all channels are closed. It returns an error if ctx ends
+// first.
+func await(ctx context.Context, running []<-chan struct{}) error {
 	for _, done := range running {
 		select {
 		case <-done:
-		case <-timeout.C:
-			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -203,14 +248,17 @@ func (x *Index) await(ctx context.Context, running []<-chan struct{}) error {
 }
 
 // update runs one source, and stores the index if it has changed much.
-func (x *Index) update(s *source, done chan struct{}) {
-	complete, err := s.update(x.ctx, x)
+func (x *Index) update(s *source, j job, done chan struct{}) {
+	err := s.update(x.ctx, x, j)
 	if err != nil && x.ctx.Err() == nil && !s.failed { // failed belongs to the running update
 		x.cfg.Logger.Warn("the stored conversations of an agent cannot be listed", "agent", s.cliType, "error", x.cfg.Redact(runnel.Safe(err).Message))
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	s.running, s.ended, s.complete, s.failed = nil, time.Now(), complete && err == nil, err != nil
+	s.running, s.ended, s.failed = nil, time.Now(), err != nil
+	if err != nil && !j.all {
+		s.again = true
+	}
 	busy := slices.ContainsFunc(x.sources, func(s *source) bool { return s.running != nil })
 	if !busy && time.Since(x.saved) > saveEvery {
 		x.save()
@@ -226,7 +274,7 @@ func (x *Index) sorted() []Conversation {
 	}
 	all := []Conversation{}
 	for _, s := range x.sources {
-		all = append(all, s.conversations()...)
+		all = append(all, s.conversations(nil)...)
 	}
 	slices.SortFunc(all, order)
 	x.list = all

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
-	"maps"
 	"slices"
 )
 
@@ -17,47 +16,79 @@ type Stored struct {
 	State string
 }
 
+// A Listing has the conversations in files.
+type Listing struct {
+	Conversations []Stored        // newest change first
+	Incomplete    map[string]bool // CLITypes of the agents of which conversations may be missing, because their files could not be listed or are too many
+	Version       int64           // for [Index.Changes]
+}
+
 // Stored looks for changed files of the kinds of agents that want selects, waits
-// until they are summarized, and returns the conversations in these files,
-// newest change first. want is called with mu held. incomplete has the CLITypes
-// of the selected agents of which conversations may be missing, because their
-// files could not be listed or are too many.
-func (x *Index) Stored(ctx context.Context, want func(cliType string) bool) (list []Stored, incomplete map[string]bool, err error) {
-	for _, done := range x.refresh(Query{only: want}) {
-		select {
-		case <-done:
-		case <-ctx.Done():
-			return nil, nil, ctx.Err()
-		}
+// until they are summarized, and returns the conversations in these files. want
+// is called with mu held.
+func (x *Index) Stored(ctx context.Context, want func(cliType string) bool) (Listing, error) {
+	if err := x.lookFor(ctx, Query{only: want}); err != nil {
+		return Listing{}, err
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	incomplete = make(map[string]bool)
+	l := Listing{Incomplete: make(map[string]bool), Version: x.changes.version}
 	for _, s := range x.sources {
 		if s.files == nil || !want(s.cliType) {
 			continue
 		}
 		if !s.complete {
-			incomplete[s.cliType] = true
+			l.Incomplete[s.cliType] = true
 		}
-		states := s.states()
-		for _, c := range s.conversations() {
-			list = append(list, Stored{c, states[c.AgentSessionID]})
+		l.Conversations = append(l.Conversations, s.stored(nil)...)
+	}
+	slices.SortFunc(l.Conversations, func(a, b Stored) int { return order(a.Conversation, b.Conversation) })
+	return l, nil
+}
+
+// StoredOf returns those of the conversations that the index has in files,
+// without looking for changed files.
+func (x *Index) StoredOf(keys []Key) (list []Stored) {
+	ids := make(map[string]map[string]bool) // by CLIType
+	for _, k := range keys {
+		if ids[k.CLIType] == nil {
+			ids[k.CLIType] = make(map[string]bool)
+		}
+		ids[k.CLIType][k.AgentSessionID] = true
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, s := range x.sources {
+		if only := ids[s.cliType]; only != nil && s.files != nil {
+			list = append(list, s.stored(only)...)
 		}
 	}
-	slices.SortFunc(list, func(a, b Stored) int { return order(a.Conversation, b.Conversation) })
-	return list, incomplete, nil
+	return list
+}
+
+// stored returns the conversations in files, or only those whose ids are in
+// only, if it is not nil. The caller holds Index.mu.
+func (s *source) stored(only map[string]bool) (list []Stored) {
+	states := s.states(only)
+	for _, c := range s.conversations(only) {
+		list = append(list, Stored{c, states[c.AgentSessionID]})
+	}
+	return list
 }
 
 // states returns the State of each conversation, by its id. The caller holds
 // Index.mu.
-func (s *source) states() map[string]string {
-	sums := make(map[string]hash.Hash)
-	for _, path := range slices.Sorted(maps.Keys(s.entries)) {
-		e := s.entries[path]
-		if e.none {
-			continue
+func (s *source) states(only map[string]bool) map[string]string {
+	paths := make([]string, 0, len(s.entries))
+	for path, e := range s.entries {
+		if !e.none && (only == nil || only[e.conversation.AgentSessionID]) {
+			paths = append(paths, path)
 		}
+	}
+	slices.Sort(paths)
+	sums := make(map[string]hash.Hash)
+	for _, path := range paths {
+		e := s.entries[path]
 		sum := sums[e.conversation.AgentSessionID]
 		if sum == nil {
 			sum = sha256.New()
