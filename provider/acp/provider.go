@@ -40,7 +40,8 @@ type (
 	forkingProvider struct{ listingProvider } // also continues copies of them
 
 	// Runnel lists the conversations of these agents without starting them, and
-	// reads some of them, or only their text for the search.
+	// reads some of them, or only their text for the search and while a terminal
+	// writes them.
 	readableProvider struct {
 		*provider
 		readable

@@ -210,60 +210,14 @@ func (f readable) lines(ctx context.Context, path string) (lines [][]byte, err e
 	}
 }
 
-// searchable reads the text of the conversations in an agent's files.
+// searchable reads the text of the conversations in an agent's files, and
+// follows them.
 type searchable struct{ filed }
 
 // ReadStored implements [runnel.StoredReader].
 func (f searchable) ReadStored(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
 	return readable(f).History(ctx, ref)
 }
-
-// Follow implements [runnel.Follower].
-func (f readable) Follow(ctx context.Context, ref runnel.Conversation) (runnel.Following, error) {
-	c, err := f.locate(ctx, ref)
-	if err != nil {
-		return nil, err
-	}
-	return &storedFollowing{given: map[string]int{}, file: agentconn.FollowFile(ctx, c, f.Find), id: c.AgentSessionID, files: f, pictures: ref.Pictures}, nil
-}
-
-// A storedFollowing translates a conversation again each time its file has
-// changed, and returns the events that it did not return before. A line of the
-// file may replace an earlier one, so the new lines alone do not suffice.
-type storedFollowing struct {
-	files    readable
-	id       string
-	file     agentconn.FollowedFile
-	given    map[string]int    // returned events
-	pictures func(data []byte) // see runnel.Conversation
-	end      []event.Event     // of the last turn
-}
-
-// Next implements [runnel.Following].
-func (f *storedFollowing) Next(ctx context.Context) ([]event.Event, error) {
-	changed, err := f.file.HasChanged()
-	if err != nil {
-		return nil, runnel.Fail(runnel.SessionNotFound, "the conversation's file is gone", err)
-	}
-	if !changed {
-		return nil, nil
-	}
-	evs, end, err := f.files.read(ctx, f.id, f.file.Path, f.pictures)
-	if err != nil {
-		return nil, err
-	}
-	f.end = end
-	given := make(map[string]int)
-	evs = translate.NewEvents(evs, f.given, given)
-	f.given = given
-	return evs, nil
-}
-
-// Finish implements [runnel.Following].
-func (f *storedFollowing) Finish() []event.Event { return f.end }
-
-// Close implements [runnel.Following].
-func (f *storedFollowing) Close() {}
 
 // A shellText is the output of a command as Gemini CLI and Qwen Code give it to
 // the model.

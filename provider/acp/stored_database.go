@@ -190,7 +190,8 @@ func (kept) Writers(context.Context) (list []runnel.Writer, known bool) { return
 func (k kept) Written(ctx context.Context, ref runnel.Conversation) (at time.Time) {
 	_ = k.read(ctx, func(ctx context.Context, db *sql.DB) error {
 		var updated int64
-		err := db.QueryRowContext(ctx, "SELECT time_updated FROM session WHERE id = ?", ref.AgentSessionID).Scan(&updated)
+		err := db.QueryRowContext(ctx, `SELECT max(time_updated, coalesce((SELECT max(time_updated) FROM message WHERE session_id = ?1), 0),
+			coalesce((SELECT max(time_updated) FROM part WHERE session_id = ?1), 0)) FROM session WHERE id = ?1`, ref.AgentSessionID).Scan(&updated)
 		if err == nil {
 			at = time.UnixMilli(updated)
 		}

@@ -30,7 +30,7 @@ const (
 // the agent's database, and translates it like a replay of the agent.
 func (k kept) ReadStored(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		updates, err := k.updates(ctx, ref)
+		updates, err := k.updates(ctx, ref, false)
 		var evs, end []event.Event
 		if err == nil {
 			evs, end, err = k.of.replayed(ctx, ref.AgentSessionID, updates, ref.Pictures)
@@ -46,8 +46,9 @@ func (k kept) ReadStored(ctx context.Context, ref runnel.Conversation) iter.Seq2
 	}
 }
 
-// updates returns the updates for a conversation in the database.
-func (k kept) updates(ctx context.Context, ref runnel.Conversation) (out []storedUpdate, err error) {
+// updates returns the updates for a conversation in the database. If onlyFinal is
+// set, they end before the first part that the agent still changes.
+func (k kept) updates(ctx context.Context, ref runnel.Conversation, onlyFinal bool) (out []storedUpdate, err error) {
 	c, err := k.Find(ctx, ref.AgentSessionID)
 	if err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func (k kept) updates(ctx context.Context, ref runnel.Conversation) (out []store
 	parts := 0
 	err = k.readFor(ctx, storedTime, func(ctx context.Context, db *sql.DB) (err error) {
 		if err = db.QueryRowContext(ctx, "SELECT count(*) FROM (SELECT 1 FROM part WHERE session_id = ? LIMIT ?)", c.AgentSessionID, maxStoredParts+1).Scan(&parts); err == nil && parts <= maxStoredParts && c.Size <= maxStored {
-			out, err = storedParts(ctx, db, c)
+			out, err = storedParts(ctx, db, c, onlyFinal)
 		}
 		return err
 	})
@@ -66,8 +67,8 @@ func (k kept) updates(ctx context.Context, ref runnel.Conversation) (out []store
 }
 
 // storedParts returns the updates for the parts of a conversation's messages,
-// in the order of the agent's replay.
-func storedParts(ctx context.Context, db *sql.DB, c runnel.Conversation) (out []storedUpdate, err error) {
+// in the order of the agent's replay. For onlyFinal see [kept.updates].
+func storedParts(ctx context.Context, db *sql.DB, c runnel.Conversation, onlyFinal bool) (out []storedUpdate, err error) {
 	messages, err := storedMessages(ctx, db, c.AgentSessionID)
 	if err != nil {
 		return nil, err
@@ -77,7 +78,10 @@ func storedParts(ctx context.Context, db *sql.DB, c runnel.Conversation) (out []
 		return nil, err
 	}
 	defer parts.Close()
-	for _, m := range messages {
+	for i, m := range messages {
+		if m.grows = onlyFinal && i == len(messages)-1 && !m.finished; m.grows && m.role == "user" {
+			break // the agent stores the parts of a prompt one after another, and then its own message
+		}
 		m.dir = cmp.Or(m.dir, c.Dir)
 		rows, err := parts.QueryContext(ctx, m.message, c.AgentSessionID, maxStoredParts)
 		if err == nil {
@@ -102,6 +106,9 @@ func (m opencodePartRow) appendParts(out []storedUpdate, rows *sql.Rows) ([]stor
 		}
 		p.created, p.updated = time.UnixMilli(created), time.UnixMilli(updated)
 		p.opencodeStoredPart = translate.DecodeLenient[opencodeStoredPart](data)
+		if p.grows && !p.isFinal() {
+			break
+		}
 		out = append(out, p.updates()...)
 	}
 	return out, rows.Err()
@@ -109,7 +116,7 @@ func (m opencodePartRow) appendParts(out []storedUpdate, rows *sql.Rows) ([]stor
 
 // storedMessages returns the messages of a conversation as rows without a part.
 func storedMessages(ctx context.Context, db *sql.DB, id string) (out []opencodePartRow, err error) {
-	rows, err := db.QueryContext(ctx, `SELECT id, json_extract(data, '$.role'), json_extract(data, '$.path.cwd') FROM message
+	rows, err := db.QueryContext(ctx, `SELECT id, json_extract(data, '$.role'), json_extract(data, '$.path.cwd'), json_extract(data, '$.time.completed') IS NOT NULL FROM message
 		WHERE session_id = ? AND json_valid(data) ORDER BY time_created, id LIMIT ?`, id, maxStoredParts)
 	if err != nil {
 		return nil, err
@@ -118,7 +125,7 @@ func storedMessages(ctx context.Context, db *sql.DB, id string) (out []opencodeP
 	for rows.Next() {
 		var m opencodePartRow
 		var role, dir sql.NullString
-		if err := rows.Scan(&m.message, &role, &dir); err != nil {
+		if err := rows.Scan(&m.message, &role, &dir, &m.finished); err != nil {
 			return nil, err
 		}
 		if m.role, m.dir = role.String, dir.String; m.role == "user" || m.role == "assistant" {
@@ -136,6 +143,8 @@ type opencodePartRow struct {
 	message          string // id of the message
 	role             string // user or assistant
 	dir              string // directory of the conversation
+	finished         bool   // the message is complete
+	grows            bool   // the agent may still change the message
 	created, updated time.Time
 }
 
@@ -144,6 +153,10 @@ type opencodeStoredPart struct {
 
 	// type text and reasoning
 	Text string `json:"text"`
+	Time struct {
+		Start float64 `json:"start"`
+		End   float64 `json:"end"`
+	} `json:"time"`
 
 	// type file
 	Mime     string `json:"mime"`
@@ -162,6 +175,15 @@ type opencodeStoredPart struct {
 		Metadata    json.RawMessage `json:"metadata"`
 		Attachments json.RawMessage `json:"attachments"`
 	} `json:"state"`
+}
+
+// isFinal reports whether the agent does not change the updates for a part any
+// more, except that it adds the result of a command.
+func (p opencodePartRow) isFinal() bool {
+	if p.Type == "tool" {
+		return p.State.Status == "completed" || p.State.Status == "error" || p.State.Status == "running" && p.isShell()
+	}
+	return p.Time.Start == 0 || p.Time.End != 0
 }
 
 // updates returns the updates for a part, which are those of the agent's own
@@ -242,7 +264,7 @@ func (p opencodePartRow) call() []storedUpdate {
 	switch p.State.Status {
 	case "running":
 		asked["status"] = "in_progress"
-		if output := translate.DecodeLenient[opencodeMetadata](p.State.Metadata).Output; p.isShell() && output != "" {
+		if output := translate.DecodeLenient[opencodeMetadata](p.State.Metadata).Output; p.isShell() && output != "" && !p.grows {
 			asked["content"] = []any{contentOf(textBlock(output))}
 		}
 		out = append(out, update(p.updated, "tool_call_update", asked))

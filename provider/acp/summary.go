@@ -23,8 +23,8 @@ type storedQuirks struct {
 	folder  func(dir, file, cwd string) string  // the conversation's directory, where line found cwd. Default: cwd
 	updates func(lines [][]byte) []storedUpdate // returns the updates for the lines of a file. Default: the agent replays conversations
 
-	// onlySearch means that updates serves only the search. The agent replays a
-	// conversation that is opened.
+	// onlySearch means that updates serves only the search and a conversation
+	// that is followed. The agent replays a conversation that is opened.
 	onlySearch bool
 	// database returns the path of a database in place of the files.
 	database func(env []string) string

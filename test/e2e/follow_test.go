@@ -263,8 +263,18 @@ func TestTerminalIsFollowedAndTakenOver(t *testing.T) {
 // fileTerminals has the terminals of agents that do not tell which processes
 // have a conversation open.
 var fileTerminals = map[string]terminal{
-	"gemini": {program: "gemini", begins: []string{"--skip-trust", "--approval-mode", "yolo"}},
-	"qwen":   {program: "qwen", begins: []string{"--approval-mode", "yolo"}},
+	"gemini":   {program: "gemini", begins: []string{"--skip-trust", "--approval-mode", "yolo"}},
+	"qwen":     {program: "qwen", begins: []string{"--approval-mode", "yolo"}},
+	"copilot":  {program: "copilot", begins: []string{"--allow-all-tools"}},
+	"opencode": {program: "opencode", begins: []string{"run", "--format", "json"}},
+}
+
+// echoes returns a call of the tool that runs commands.
+func echoes(agent string) fakemodel.Block {
+	if agent == "gemini" || agent == "qwen" {
+		return fakemodel.Call("run_shell_command", map[string]any{"command": "echo found", "description": "Run it", "is_background": false})
+	}
+	return realagents.ToolsetOf(agent).Shell("echo found")
 }
 
 // A conversation whose writers cannot be known is followed while its file
@@ -275,8 +285,7 @@ func TestConversationInAFileIsFollowed(t *testing.T) {
 			t.Parallel()
 			agent := realagents.Find(t, name)
 			s := serve(t, agent)
-			call := fakemodel.Call("run_shell_command", map[string]any{"command": "echo found", "description": "Run it", "is_background": false})
-			prompt := play(fakemodel.Step{Text: "First, in the terminal.", Blocks: []fakemodel.Block{call}}, fakemodel.Step{Text: "Second, in the terminal.", Hold: "one"})
+			prompt := play(fakemodel.Step{Text: "First, in the terminal.", Blocks: []fakemodel.Block{echoes(name)}}, fakemodel.Step{Text: "Second, in the terminal.", Hold: "one"})
 			writer := term.start(s, agent, "", prompt)
 			<-s.model.Gate("one").Reached()
 			c := s.inUse()
