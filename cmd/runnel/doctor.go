@@ -123,6 +123,7 @@ func (a *app) examine(cmd *cobra.Command) *diagnosis {
 	d.add(configuration(c, err))
 	if err == nil { // the other checks need the settings
 		checkFiles(d, c)
+		checkFileEvents(ctx, d, c, a.providers)
 		a.checkKeys(d)
 		checkNetwork(ctx, d, c)
 		checkDisk(d, c.Data)
