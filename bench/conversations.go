@@ -59,18 +59,25 @@ func (s *runnel) complete(ctx context.Context, holds func([]listedConversation) 
 	}
 }
 
-// conversationRows measures the list of the conversations that agents have
-// stored in a year.
-func (b *bench) conversationRows(ctx context.Context) error {
+// stored returns a server that does not run yet, and the conversations that
+// agents have stored in its home directory in a year.
+func (b *bench) stored() (*runnel, *year, error) {
 	s, err := newRunnel(b.w, b.w.path("bin"))
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	b.w.logf("writing %s conversations with %d MB", thousands(b.size.year), b.size.yearMB)
 	y, err := newYear(b.w.root, s.home)
 	if err == nil {
 		err = y.write(b.size.year, int64(b.size.yearMB)<<20)
 	}
+	return s, y, err
+}
+
+// conversationRows measures the list of the conversations that agents have
+// stored in a year.
+func (b *bench) conversationRows(ctx context.Context) error {
+	s, y, err := b.stored()
 	if err != nil {
 		return err
 	}

@@ -102,27 +102,44 @@ func (b *bench) searchRows(ctx context.Context) error {
 		return err
 	}
 	defer s.stop()
-	began := time.Now()
-	for {
-		page, _, err := s.search(ctx, "q=word")
-		if err != nil {
-			return err
-		}
-		if !page.Indexing {
-			break
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		time.Sleep(100 * time.Millisecond)
+	took, err := s.searchable(ctx)
+	if err != nil {
+		return err
 	}
-	took := time.Since(began)
 	what := fmt.Sprintf("%d MB of transcripts", b.size.searched)
 	rate := float64(b.size.searched) / took.Seconds()
 	b.report.add(row{
 		ID: "search index", What: what + ": making the search index", Ours: fmt.Sprintf("%.1f MB/s", rate), Numbers: []number{atLeast("", rate, "MB/s", 0.5)},
 		Note: fmt.Sprintf("%s in all; the server pauses for a quarter of the time that it works", millis(took)),
 	})
+	return b.searches(ctx, s, l, searched{"search ", what, filepath.Join(s.home, "project", "0")})
+}
+
+// searchable searches until the server's index is complete. It returns how long
+// that took.
+func (s *runnel) searchable(ctx context.Context) (time.Duration, error) {
+	for began := time.Now(); ; {
+		page, _, err := s.search(ctx, "q=word")
+		if err != nil {
+			return 0, err
+		}
+		if !page.Indexing {
+			return time.Since(began), nil
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// A searched is what is searched: the beginning of the ids of its rows, its
+// description, and the folder that one of the queries selects.
+type searched struct{ id, what, folder string }
+
+// searches measures queries of each kind.
+func (b *bench) searches(ctx context.Context, s *runnel, l *lexicon, of searched) error {
 	for _, kind := range []struct {
 		name  string
 		query func() string
@@ -135,7 +152,7 @@ func (b *bench) searchRows(ctx context.Context) error {
 		{"four letters", func() string { return l.beginning(4) }},
 		{"six letters", func() string { return l.beginning(6) }},
 		{"word of one kind and folder", func() string {
-			return l.word() + "\x00&kind=answer&projectDir=" + url.QueryEscape(filepath.Join(s.home, "project", "0"))
+			return l.word() + "\x00&kind=answer&projectDir=" + url.QueryEscape(of.folder)
 		}},
 	} {
 		var all []time.Duration
@@ -150,11 +167,35 @@ func (b *bench) searchRows(ctx context.Context) error {
 		}
 		at := spreadOf(all)
 		b.report.add(row{
-			ID: "search " + kind.name, What: what + ": search, " + kind.name + ", p95", Ours: millis(at.p95), Numbers: []number{atMost("", ms(at.p95), "ms", 100)},
+			ID: of.id + kind.name, What: of.what + ": search, " + kind.name + ", p95", Ours: millis(at.p95), Numbers: []number{atMost("", ms(at.p95), "ms", 100)},
 			Note: fmt.Sprintf("of %d; median %s; %d hits a page", len(all), millis(at.p50), hits/len(all)),
 		})
 	}
 	return nil
+}
+
+// unopenedRows measures searches over the conversations that agents have stored
+// in a year, of which nobody has opened one.
+func (b *bench) unopenedRows(ctx context.Context) error {
+	s, y, err := b.stored()
+	if err != nil {
+		return err
+	}
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	defer s.stop()
+	took, err := s.searchable(ctx)
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("%s conversations that nobody has opened, %s", thousands(y.count), megabytes(int(y.bytes)))
+	rate := float64(y.bytes) / (1 << 20) / took.Seconds()
+	b.report.add(row{
+		ID: "unopened index", What: what + ": making the search index", Ours: fmt.Sprintf("%.1f MB/s", rate), Numbers: []number{atLeast("", rate, "MB/s", 0.5)},
+		Note: fmt.Sprintf("%s in all, while somebody searches; the server pauses for a quarter of the time that it works", millis(took)),
+	})
+	return b.searches(ctx, s, y.lex, searched{"unopened ", what, filepath.Join(s.home, "work", "project-0")})
 }
 
 // A searchPage is what this program reads of an answer to a search.
