@@ -278,7 +278,7 @@ func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 			t.Errorf("%s: the other project's says %s, none says %s", say, heard[0], heard[1])
 		}
 	}
-	if n := len(stream.Verbs()); n != 13 {
+	if n := len(stream.Verbs()); n != 14 {
 		t.Errorf("there are %d verbs: are the new ones in the list above?", n)
 	}
 

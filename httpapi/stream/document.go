@@ -67,13 +67,13 @@ func Describe() Document {
 		Control: map[string]any{"stream:open": openFrame{}, "stream:end": endMessage{}},
 		Client: map[string]any{
 			"session:hello": helloMessage{}, "session:subscribe": subscribeMessage{}, "session:unsubscribe": sessionMessage{}, "session:items": itemsMessage{},
-			"sessions:subscribe": Message{}, "session:send": sendMessage{}, "session:cancel": cancelMessage{}, "session:kill": sessionMessage{},
+			"sessions:subscribe": Message{}, "conversations:subscribe": Message{}, "session:send": sendMessage{}, "session:cancel": cancelMessage{}, "session:kill": sessionMessage{},
 			"session:options": optionsMessage{}, "session:decide": decideMessage{},
 			"session:queue": sessionMessage{}, "session:queue:hold": holdMessage{}, "session:queue:edit": editMessage{}, "session:queue:remove": queuedMessage{},
 		},
 		Server: map[string]any{
 			"session:hello:ack": helloAnswer{}, "response": response{}, "error": errorMessage{}, "session:history": historyMessage{},
-			"session:end": endMessage{},
+			"session:end": endMessage{}, "conversations:changed": conversationsMessage{},
 		},
 		Live: map[string]any{
 			"session:event": EventDocument{}, "session:status": gateway.Status{},

@@ -63,6 +63,8 @@ func clientMeanings() map[string]string {
 		"session:queue:hold":   "Holds or continues the queue of a session, as POST /api/session/{id}/queue does.",
 		"session:queue:edit":   "Edits or moves a queued prompt, as POST /api/session/{id}/queue/{turnId} does.",
 		"session:queue:remove": "Removes a queued prompt, as DELETE /api/session/{id}/queue/{turnId} does.",
+
+		"conversations:subscribe": "Subscribes to changes of the list of stored conversations: the server sends conversations:changed after a conversation that the credential can access has changed, appeared or disappeared.",
 	}
 }
 
@@ -83,5 +85,7 @@ func serverMeanings() map[string]string {
 		"session:approval":  "An approval was requested or answered, in the family upsert-v1.",
 		"session:notice":    "Information that a client may show and may ignore, in the family upsert-v1.",
 		"session:usage":     "The usage so far, in the family upsert-v1.",
+
+		"conversations:changed": "The list of stored conversations has changed: less than a second ago, or less than a minute ago if the system does not report changes of the agent's files. Read the list with GET /api/conversations. Several changes may have one message.",
 	}
 }

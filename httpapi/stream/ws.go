@@ -81,6 +81,7 @@ type socket struct {
 	count   func() // counts a message in the metrics
 	watcher *watcher
 	then    func()      // what to do after the answer to the current message was sent; may be nil
+	listens bool        // to changes of the list of stored conversations
 	wrote   atomic.Bool // a message was written since the last ping was due
 	pings   int         // pings of the client since the time below
 	since   time.Time
@@ -387,7 +388,7 @@ func (k *socket) choose(family string) {
 // Verbs returns the scope that a client needs for each type of message.
 func Verbs() map[string]auth.Scope {
 	return map[string]auth.Scope{
-		"session:subscribe": auth.Read, "session:unsubscribe": auth.Read, "sessions:subscribe": auth.Read, "session:items": auth.Read,
+		"session:subscribe": auth.Read, "session:unsubscribe": auth.Read, "sessions:subscribe": auth.Read, "conversations:subscribe": auth.Read, "session:items": auth.Read,
 		"session:send": auth.Send, "session:cancel": auth.Send, "session:kill": auth.Send, "session:options": auth.Send,
 		"session:queue": auth.Read, "session:queue:hold": auth.Send, "session:queue:edit": auth.Send, "session:queue:remove": auth.Send,
 		"session:decide": auth.Approve,
@@ -415,6 +416,9 @@ func (k *socket) dispatch(m Message, data []byte) (any, error) {
 			}
 			return err
 		})
+	case "conversations:subscribe":
+		k.watchConversations()
+		return reply.Empty{}, nil
 	case "sessions:subscribe":
 		k.then = k.watch().all // the answer comes before the statuses
 		return reply.Empty{}, nil

@@ -3,13 +3,17 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/coder/websocket"
+	"github.com/google/uuid"
 )
 
 var _ = register(36, webSocket)
@@ -301,6 +305,23 @@ var subscribeRows = []socketRow{
 		})
 		s.post(t, "/api/session/"+session+"/kill", object{}).ok(t, 200)
 	}},
+	{"`conversations:subscribe`", "any", "`response`, then `conversations:changed` whenever an agent has stored something", func(t *testing.T, s *server, k *socket, _ string) {
+		equal(t, "result", k.result(t, object{"type": "conversations:subscribe"}), object{})
+		id := uuid.NewString()
+		s.stored(t, id)
+		k.until(t, func(m object) bool { return m["type"] == "conversations:changed" })
+		s.get(t, "/api/conversations?cliType=claude-code").ok(t, 200)
+	}},
+}
+
+// stored writes a conversation with Claude Code as the agent stores it.
+func (s *server) stored(t *testing.T, id string) {
+	t.Helper()
+	dir := filepath.Join(s.Home, ".claude", "projects", "-p")
+	line := `{"type":"user","uuid":"f34b2631-3856-48bf-a01f-bc8217ab38de","sessionId":"` + id + `","cwd":"/p","timestamp":"2026-01-02T03:04:05.000Z","message":{"role":"user","content":"hi"}}` + "\n"
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, id+".jsonl"), []byte(line), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // finished returns a session whose only turn has ended, and the last position

@@ -6,10 +6,13 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -448,6 +451,10 @@ func (p *player) overWebSocket() {
 	w.until("session:history", "done=true")
 	w.send("session:subscribe", map[string]any{"sessionId": session, "after": 12})
 	w.until("session:history", "done=true")
+	w.send("conversations:subscribe", map[string]any{"requestId": "12"})
+	w.until("response", "requestId=12")
+	p.remember()
+	w.until("conversations:changed")
 	w.stopped()
 	other := p.dial()
 	other.send("session:kill", map[string]any{"requestId": "10", "sessionId": p.create()})
@@ -456,6 +463,16 @@ func (p *player) overWebSocket() {
 	p.stop()
 	for _, ended := range p.streams {
 		<-ended
+	}
+}
+
+// remember writes a conversation as Claude Code stores it.
+func (p *player) remember() {
+	const id = "95db45f4-491b-4607-9186-876e7b9d13b3"
+	dir := filepath.Join(p.home, ".claude", "projects", "-app")
+	line := `{"type":"user","uuid":"f34b2631-3856-48bf-a01f-bc8217ab38de","sessionId":"` + id + `","cwd":"/app","timestamp":"2026-01-02T03:04:05.000Z","message":{"role":"user","content":"hi"}}` + "\n"
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, id+".jsonl"), []byte(line), 0o600)); err != nil {
+		p.t.Fatal(err)
 	}
 }
 
