@@ -100,6 +100,19 @@ describe("Link", () => {
     expect(said).toEqual(["connecting", "open"]);
   });
 
+  it("asks for changes of the stored conversations again after a reconnect", () => {
+    link.start();
+    last().open();
+    link.listen();
+    link.listen();
+    const asked = () =>
+      last().sent.filter((m) => JSON.stringify(m) === '{"type":"conversations:subscribe"}').length;
+    expect(asked()).toBe(1);
+    link.wake(true);
+    last().open();
+    expect(asked()).toBe(1);
+  });
+
   it("opens no socket before the server has proved itself", async () => {
     let proved = () => {};
     proof = new Promise((done) => {

@@ -29,6 +29,7 @@ export interface State {
   projects?: Project[];
   problem?: Problem; // error of the last action or load, or news of it
   sent: number; // number of prompts sent from this tab
+  stored: number; // number of changes of the list of stored conversations
 }
 
 export interface Problem {
@@ -50,6 +51,7 @@ export const useStore = create<State>(() => ({
   seen: {},
   opened: new Set(),
   sent: 0,
+  stored: 0,
 }));
 
 const set = useStore.setState;
@@ -73,7 +75,10 @@ const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
       // connection, begin loads the data.
       const again = status === "open" && (get().everOpen || (!get().listed && !reading));
       set((s) => ({ link: status, everOpen: s.everOpen || status === "open" }));
-      if (again) void refresh();
+      if (again) {
+        set((s) => ({ stored: s.stored + 1 })); // it may have changed meanwhile
+        void refresh();
+      }
       if (status === "open") reached();
       if (status === "open" && shown) {
         void tell(shown);
@@ -250,8 +255,10 @@ function take(frames: Frame[]) {
   const bySession = new Map<string, Frame[]>();
   const status = new Map<string, SessionStatus>();
   const gone: string[] = [];
+  let stored = false;
   for (const f of frames) {
     if (f.type === "session:status") status.set(f.sessionId, f.payload);
+    else if (f.type === "conversations:changed") stored = true;
     else if (f.type === "error") {
       if (f.error.type === "SESSION_NOT_FOUND" && f.requestId) gone.push(f.requestId);
     } else if ("sessionId" in f) {
@@ -271,6 +278,7 @@ function take(frames: Frame[]) {
       for (const id of gone) sessions.delete(id);
       next.sessions = sessions;
     }
+    if (stored) next.stored = s.stored + 1;
     if (gone.length) next.missing = new Set([...s.missing, ...gone]);
     if (bySession.size) {
       const transcripts = new Map(s.transcripts);
@@ -281,6 +289,9 @@ function take(frames: Frame[]) {
   });
   if (shown) look(shown);
 }
+
+/** Makes changes of the list of stored conversations count in State.stored. */
+export const listenStored = () => link.listen();
 
 /** Subscribes to the session on the screen, and to no other. */
 export function show(id: string | undefined) {

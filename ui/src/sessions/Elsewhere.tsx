@@ -1,15 +1,28 @@
 import { MonitorDown } from "lucide-react";
-import { memo, useState } from "react";
+import { memo, useEffect, useState } from "react";
 import { go } from "../model/routes";
-import { attempt, learn, useAgentName } from "../model/store";
+import { attempt, learn, listenStored, useAgentName, useStore } from "../model/store";
 import { absolute, ago, folderName } from "../text/format";
 import { plain } from "../text/visible";
 import { api } from "../wire/http";
 import type { Conversation, ConversationPage } from "../wire/types";
 
+const name = (c: Conversation) => `${c.cliType}:${c.agentSessionId}`;
+
+/** The loaded pages of the list, after its first page was loaded again. */
+export function renewed(had: ConversationPage, first: ConversationPage): ConversationPage {
+  const last = first.conversations.at(-1);
+  if (!last || !first.next) return first;
+  const fresh = new Set(first.conversations.map(name));
+  const older = had.conversations.filter((c) => !fresh.has(name(c)) && c.updatedAt <= last.updatedAt);
+  if (older.length === 0) return first;
+  return { ...first, conversations: [...first.conversations, ...older], next: had.next };
+}
+
 /**
  * The conversations that began outside of Runnel, such as in a terminal. They
- * are loaded once somebody wants to see them. A click makes one a session.
+ * are loaded once somebody wants to see them, and then whenever they change. A
+ * click makes one a session.
  */
 export function Elsewhere({ filter, now }: { filter: string; now: number }) {
   const [page, setPage] = useState<ConversationPage>();
@@ -25,6 +38,17 @@ export function Elsewhere({ filter, now }: { filter: string; now: number }) {
     });
     setBusy(false);
   };
+  const changes = useStore((s) => s.stored);
+  useEffect(() => {
+    if (open) listenStored();
+  }, [open]);
+  useEffect(() => {
+    if (!open || changes === 0) return;
+    api.conversations().then(
+      (first) => setPage((had) => (had ? renewed(had, first) : first)),
+      () => {}, // the next change tries again
+    );
+  }, [open, changes]);
   const enter = async (c: Conversation) => {
     setBusy(true);
     await attempt(async () => {
@@ -59,7 +83,7 @@ export function Elsewhere({ filter, now }: { filter: string; now: number }) {
           <ul>
             {shown.map((c) => (
               <ConversationRow
-                key={`${c.cliType}:${c.agentSessionId}`}
+                key={name(c)}
                 c={c}
                 busy={busy}
                 time={c.updatedAt && ago(c.updatedAt, now)}

@@ -1982,7 +1982,7 @@ export interface components {
          */
         ChoiceKind: "allow_once" | "allow_session" | "allow_always" | "deny" | "deny_stop";
         /** @description A message from a client on the WebSocket. */
-        ClientMessage: components["schemas"]["SessionCancelMessage"] | components["schemas"]["SessionDecideMessage"] | components["schemas"]["SessionHelloMessage"] | components["schemas"]["SessionItemsMessage"] | components["schemas"]["SessionKillMessage"] | components["schemas"]["SessionOptionsMessage"] | components["schemas"]["SessionQueueMessage"] | components["schemas"]["SessionQueueEditMessage"] | components["schemas"]["SessionQueueHoldMessage"] | components["schemas"]["SessionQueueRemoveMessage"] | components["schemas"]["SessionSendMessage"] | components["schemas"]["SessionSubscribeMessage"] | components["schemas"]["SessionUnsubscribeMessage"] | components["schemas"]["SessionsSubscribeMessage"];
+        ClientMessage: components["schemas"]["ConversationsSubscribeMessage"] | components["schemas"]["SessionCancelMessage"] | components["schemas"]["SessionDecideMessage"] | components["schemas"]["SessionHelloMessage"] | components["schemas"]["SessionItemsMessage"] | components["schemas"]["SessionKillMessage"] | components["schemas"]["SessionOptionsMessage"] | components["schemas"]["SessionQueueMessage"] | components["schemas"]["SessionQueueEditMessage"] | components["schemas"]["SessionQueueHoldMessage"] | components["schemas"]["SessionQueueRemoveMessage"] | components["schemas"]["SessionSendMessage"] | components["schemas"]["SessionSubscribeMessage"] | components["schemas"]["SessionUnsubscribeMessage"] | components["schemas"]["SessionsSubscribeMessage"];
         CodeAnswer: {
             /** @description One-time code for the fragment of the login link. It expires after one minute. */
             code: string;
@@ -2122,6 +2122,24 @@ export interface components {
             disabled?: boolean;
             /** @description Position for the parameter after of the next page. Absent on the last page. */
             next?: string;
+        };
+        /** @description The list of stored conversations has changed: less than a second ago, or less than a minute ago if the system does not report changes of the agent's files. Read the list with GET /api/conversations. Several changes may have one message. */
+        ConversationsChangedMessage: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "conversations:changed";
+        };
+        /** @description Subscribes to changes of the list of stored conversations: the server sends conversations:changed after a conversation that the credential can access has changed, appeared or disappeared. */
+        ConversationsSubscribeMessage: {
+            /** @description Id of the message, chosen by the client. The response has the same requestId. */
+            requestId?: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "conversations:subscribe";
         };
         CreateAnswer: {
             /** @description Kind of agent. */
@@ -4346,7 +4364,7 @@ export interface components {
             size?: number;
         };
         /** @description A message from the server on the WebSocket. */
-        ServerMessage: components["schemas"]["ErrorMessage"] | components["schemas"]["ResponseMessage"] | components["schemas"]["SessionAppendMessage"] | components["schemas"]["SessionApprovalMessage"] | components["schemas"]["SessionEndMessage"] | components["schemas"]["SessionEventMessage"] | components["schemas"]["SessionHelloAckMessage"] | components["schemas"]["SessionHistoryMessage"] | components["schemas"]["SessionNoticeMessage"] | components["schemas"]["SessionStatusMessage"] | components["schemas"]["SessionTurnMessage"] | components["schemas"]["SessionUpsertMessage"] | components["schemas"]["SessionUsageMessage"];
+        ServerMessage: components["schemas"]["ConversationsChangedMessage"] | components["schemas"]["ErrorMessage"] | components["schemas"]["ResponseMessage"] | components["schemas"]["SessionAppendMessage"] | components["schemas"]["SessionApprovalMessage"] | components["schemas"]["SessionEndMessage"] | components["schemas"]["SessionEventMessage"] | components["schemas"]["SessionHelloAckMessage"] | components["schemas"]["SessionHistoryMessage"] | components["schemas"]["SessionNoticeMessage"] | components["schemas"]["SessionStatusMessage"] | components["schemas"]["SessionTurnMessage"] | components["schemas"]["SessionUpsertMessage"] | components["schemas"]["SessionUsageMessage"];
         SessionAppendEntry: {
             payload: components["schemas"]["Append"];
             /**

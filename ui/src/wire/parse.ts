@@ -88,6 +88,8 @@ export function parseFrame(text: string): Frame | undefined {
       const payload = parseAppend(v.payload);
       return payload && { type: "session:append", sessionId: str(v.sessionId), payload };
     }
+    case "conversations:changed":
+      return { type: "conversations:changed" };
     case "session:hello:ack":
       return { type: "session:hello:ack", selectedFamily: str(v.selectedFamily) };
     case "error":

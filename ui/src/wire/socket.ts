@@ -73,6 +73,7 @@ const longestWait = 10_000;
 export class Link {
   private socket: WebSocket | undefined;
   private watched = new Set<string>();
+  private listening = false;
   private queue: Frame[] = [];
   private drawing = false;
   private proving: Promise<void> | undefined;
@@ -104,6 +105,13 @@ export class Link {
 
   unwatch(sessionId: string) {
     if (this.watched.delete(sessionId) && this.ready()) this.say({ type: "session:unsubscribe", sessionId });
+  }
+
+  /** Asks for a frame after each change of the list of stored conversations. */
+  listen() {
+    if (this.listening) return;
+    this.listening = true;
+    if (this.ready()) this.say({ type: "conversations:subscribe" });
   }
 
   /** Connects at once, after the machine woke up or the network returned. */
@@ -153,6 +161,7 @@ export class Link {
       opened = true;
       this.say({ type: "session:hello", streamProtocol: "upsert-v1", append: true });
       this.say({ type: "sessions:subscribe" });
+      if (this.listening) this.say({ type: "conversations:subscribe" });
       for (const id of this.watched) this.subscribe(id);
     };
     socket.onmessage = (m) => {

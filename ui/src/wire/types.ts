@@ -149,6 +149,7 @@ export type Frame =
   | (Omit<Schemas["SessionHistoryMessage"], "entries" | "resume"> & { entries: Entry[]; resume?: Resume })
   | (Omit<Schemas["SessionStatusMessage"], "payload"> & { payload: SessionStatus })
   | { type: "session:append"; sessionId: string; payload: Append }
+  | { type: "conversations:changed" }
   | (Pick<Schemas["SessionHelloAckMessage"], "type"> & { selectedFamily: string })
   | (Omit<Schemas["ErrorMessage"], "error"> & { error: ApiErrorBody });
 
