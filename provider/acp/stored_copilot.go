@@ -45,6 +45,8 @@ func copilotUpdates(lines [][]byte) (out []storedUpdate) {
 			add("user_message_chunk", map[string]any{"content": textBlock(e.Data.Content)})
 		case "assistant.message":
 			add("agent_message_chunk", map[string]any{"content": textBlock(e.Data.Content)})
+		case "assistant.turn_end": // of a model call, which ends its message
+			out = append(out, storedUpdate{at: e.At, whole: true})
 		case "session.error":
 			add("agent_message_chunk", map[string]any{"content": textBlock("Error: " + e.Data.Message)})
 		case "session.info":

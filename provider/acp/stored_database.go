@@ -86,8 +86,12 @@ func hasTables(ctx context.Context, db *sql.DB) error {
 
 var errNoTable = errors.New("acp: the database has no table of conversations")
 
-// maxKept bounds the conversations that are listed.
-const maxKept = 100_000
+// maxKept bounds the conversations that are listed. Of newestKept, also the
+// times of their messages are read.
+const (
+	maxKept    = 100_000
+	newestKept = 20
+)
 
 // StoredFiles implements [runnel.Summarizer]. It yields a row of the database
 // in place of a file.
@@ -96,7 +100,11 @@ func (k kept) StoredFiles(ctx context.Context) iter.Seq2[runnel.StoredFile, erro
 		var found []runnel.StoredFile
 		path := k.path()
 		err := k.read(ctx, func(ctx context.Context, db *sql.DB) error {
-			rows, err := db.QueryContext(ctx, "SELECT id, time_updated FROM session WHERE parent_id IS NULL AND octet_length(id) <= 200 ORDER BY time_updated DESC LIMIT ?", maxKept)
+			// The agent changes the row of a session less often than its messages.
+			rows, err := db.QueryContext(ctx, `WITH listed AS (SELECT id, time_updated FROM session WHERE parent_id IS NULL AND octet_length(id) <= 200 ORDER BY time_updated DESC LIMIT ?1),
+				newest AS (SELECT id FROM listed ORDER BY time_updated DESC LIMIT ?2)
+				SELECT id, CASE WHEN id IN newest THEN max(time_updated, coalesce((SELECT max(time_updated) FROM message WHERE session_id = listed.id), 0)) ELSE time_updated END
+				FROM listed`, maxKept, newestKept)
 			if err != nil {
 				return err
 			}

@@ -197,6 +197,8 @@ func (p opencodePartRow) updates() []storedUpdate {
 	switch {
 	case p.Type == "tool":
 		return p.call()
+	case p.Type == "step-finish": // of a model call, which ends its message
+		return []storedUpdate{{at: p.created, whole: true}}
 	case p.Type == "reasoning" && p.Text != "":
 		kind, id, content = "agent_thought_chunk", p.ID, textBlock(p.Text)
 	case p.Type == "text" && p.Text != "":
