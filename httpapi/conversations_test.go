@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,29 @@ func withStored(stored ...runnel.Conversation) func(*Config, *gateway.Config) {
 	return func(_ *Config, c *gateway.Config) {
 		c.Providers, c.Conversations = []runnel.Provider{storing{script.New(), stored}}, true
 	}
+}
+
+// storingMore is an agent that has stored another conversation each time its
+// files are listed.
+type storingMore struct {
+	runnel.Provider
+	lists atomic.Int64
+}
+
+func (*storingMore) Name() string { return "storing" }
+
+func (s *storingMore) StoredFiles(context.Context) iter.Seq2[runnel.StoredFile, error] {
+	return func(yield func(runnel.StoredFile, error) bool) {
+		for i := range s.lists.Add(1) {
+			if !yield(runnel.StoredFile{Path: filepath.Join("/agent", fmt.Sprint(i)), Size: i}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (*storingMore) Summarize(_ context.Context, f runnel.StoredFile) (runnel.Conversation, error) {
+	return runnel.Conversation{AgentSessionID: fmt.Sprint(f.Size), Dir: "/agent"}, nil
 }
 
 func idsOf(p gateway.ConversationPage) []string {

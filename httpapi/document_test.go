@@ -17,8 +17,10 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/stream"
 	"github.com/runnel-dev/runnel/internal/testschema"
+	"github.com/runnel-dev/runnel/provider/script"
 )
 
 type (
@@ -220,7 +222,9 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 // The frames of streams and the messages of the WebSocket are as described.
 func TestStreamsAreAsDescribed(t *testing.T) {
 	timed(t, minute)
-	s := serve(t)
+	s := serve(t, func(_ *Config, c *gateway.Config) {
+		c.Conversations, c.Providers = true, append(c.Providers, &storingMore{Provider: script.New()})
+	})
 	d := s.document()
 	id := s.create()
 	s.do("POST", "/api/session/"+id+"/options", `{"config":{"pace":"fast"}}`)
@@ -290,7 +294,7 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 		said.Go(func() { // while the test reads, because the connection has no buffer
 			for _, m := range []string{
 				`{"type":"session:subscribe","requestId":"1","sessionId":"` + id + `"}`, `{"type":"sessions:subscribe","requestId":"2"}`,
-				`{"type":"session:cancel","requestId":"3","sessionId":"nobody"}`,
+				`{"type":"conversations:subscribe","requestId":"5"}`, `{"type":"session:cancel","requestId":"3","sessionId":"nobody"}`,
 				`{"type":"session:send","requestId":"4","sessionId":"` + id + `","content":"text","queue":true}`,
 			} {
 				if strings.Contains(m, "session:send") {
@@ -302,7 +306,8 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 			}
 		})
 		ends := map[string]bool{} // other turns end on this stream, too
-		for sent := ""; sent == "" || !ends[sent]; {
+		changed := false          // of the list of conversations
+		for sent := ""; sent == "" || !ends[sent] || !changed; {
 			_, data, err := p.conn.Read(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -320,6 +325,10 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 			switch {
 			case m.Done:
 				close(live)
+			case m.Type == "conversations:changed":
+				changed = true
+			case m.RequestID == "5":
+				s.do("GET", "/api/conversations", "") // looks for changes
 			case m.RequestID == "4":
 				if sent = m.Result.TurnID; sent == "" {
 					t.Fatalf("the prompt was not accepted: %s", data)
