@@ -225,6 +225,28 @@ func newestRow(t *testing.T, p runnel.Provider) time.Time {
 	return time.UnixMilli(at)
 }
 
+// opencode may change a message without changing the row of its conversation.
+func TestChangedMessageChangesItsConversationInTheList(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	writeDatabase(t, path)
+	p := withEnv(t, "OPENCODE_DB="+path)
+	changedAt := func() (at time.Time) {
+		t.Helper()
+		for f, err := range p.(runnel.Summarizer).StoredFiles(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			at = f.ModTime
+		}
+		return at
+	}
+	later := changedAt().Add(time.Second)
+	runStatements(t, path, fmt.Sprintf("UPDATE message SET time_updated = %d", later.UnixMilli()))
+	if at := changedAt(); !at.Equal(later) {
+		t.Errorf("changed at %v, want %v", at, later)
+	}
+}
+
 func TestOnlyConversationsWithAPromptAreListedFromADatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	p := withEnv(t, "OPENCODE_DB="+path)

@@ -275,9 +275,14 @@ func TestFollowedItemsAppearWhileTheAgentWorks(t *testing.T) {
 				t.Fatal(err)
 			}
 			var items []string
+			var last event.Event // of the started and ended items
 			for _, ev := range evs {
-				if done, ok := ev.Body.(event.ItemDone); ok {
-					items = append(items, fmt.Sprintf("%T", done.FinalItem))
+				switch b := ev.Body.(type) {
+				case event.ItemStart:
+					last = ev
+				case event.ItemDone:
+					last = ev
+					items = append(items, fmt.Sprintf("%T", b.FinalItem))
 				}
 				if event.Ends(ev.Body) {
 					t.Errorf("the turn has ended: %+v", ev)
@@ -285,6 +290,9 @@ func TestFollowedItemsAppearWhileTheAgentWorks(t *testing.T) {
 			}
 			if !slices.Contains(items, "event.FunctionCallOutput") || !slices.Contains(items, "event.Message") {
 				t.Errorf("items: %q", items)
+			}
+			if done, ok := last.Body.(event.ItemDone); !ok || fmt.Sprintf("%T", done.FinalItem) != "event.Message" {
+				t.Errorf("the last message is not complete after its model call: %+v", last)
 			}
 			if again, err := f.Next(t.Context()); err != nil || len(again) > 0 {
 				t.Errorf("nothing is new: %+v, %v", again, err)
