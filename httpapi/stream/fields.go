@@ -285,6 +285,7 @@ func typeMeanings() map[string]string {
 		"Place":           "How the line numbers of an intended change were found.",
 		"GateName":        "A step of the decision about a tool call.",
 		"ItemType":        "Type of an item.",
+		"MCPTransport":    "How an agent reaches an MCP server at a URL. http: streamable HTTP. sse: the older transport with server-sent events.",
 		"Match":           "Whether a rule matches a call.",
 		"NoteKind":        "What a note says. needs-you: an agent waits for an answer. finished: a session has no more work.",
 		"Newline":         "Effect of a change on the newline at the end of a file.",

@@ -3210,7 +3210,10 @@ export interface components {
             /** @description Scheme and host. The rest of the URL can be secret. */
             url?: string;
         };
-        /** @enum {string} */
+        /**
+         * @description How an agent reaches an MCP server at a URL. http: streamable HTTP. sse: the older transport with server-sent events.
+         * @enum {string}
+         */
         MCPTransport: "http" | "sse";
         /**
          * @description Whether a rule matches a call.

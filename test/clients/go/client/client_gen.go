@@ -4325,7 +4325,7 @@ type MCPServer struct {
 	Url *string `json:"url,omitempty"`
 }
 
-// MCPTransport defines model for MCPTransport.
+// MCPTransport How an agent reaches an MCP server at a URL. http: streamable HTTP. sse: the older transport with server-sent events.
 type MCPTransport string
 
 // Match Whether a rule matches a call.
