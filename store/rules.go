@@ -41,15 +41,25 @@ const (
 	RuleFetch   RuleKind = "fetch"   // URLs; the pattern is a host, or *. and a domain
 	RuleConnect RuleKind = "connect" // connections from a sandbox; the pattern is a host, or *. and a domain, with an optional port. Default: 443 and 80
 	RuleTool    RuleKind = "tool"    // a tool by its name, for example of an MCP server; has no pattern
+
+	// The kinds below decide no calls: they let sandboxes reach a path outside
+	// of the project. The pattern is a file, or a folder and everything below it.
+	RuleSandboxRead  RuleKind = "sandbox_read"  // programs in a sandbox can read it
+	RuleSandboxWrite RuleKind = "sandbox_write" // programs in a sandbox can read and write it
 )
 
-// A Rule decides tool calls without a person.
+// IsSandbox reports whether rules of the kind are about paths of sandboxes, and
+// decide no calls.
+func (k RuleKind) IsSandbox() bool { return k == RuleSandboxRead || k == RuleSandboxWrite }
+
+// A Rule decides tool calls without a person, or lets sandboxes reach a path.
 type Rule struct {
 	ID         int64 // 1, 2, 3 …; never reused
 	Effect     Effect
 	Kind       RuleKind
 	CLIType    string // provider name; empty for all agents
 	ProjectDir string // matches sessions in this folder and below; empty for all
+	SessionID  string // matches only this session; empty for all. Only for a kind with IsSandbox
 	Tool       string // the agent's name of the tool; empty for all tools of the kind
 	Pattern    string // see RuleKind
 	Note       string // free text of the person who made the rule

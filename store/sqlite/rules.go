@@ -7,13 +7,13 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-const ruleColumns = "effect, kind, cli_type, project_dir, tool, pattern, note, made_by, made_by_name, created_at, uses, last_used_at"
+const ruleColumns = "effect, kind, cli_type, project_dir, session, tool, pattern, note, made_by, made_by_name, created_at, uses, last_used_at"
 
 // AddRule implements [store.Rules].
 func (s *Store) AddRule(ctx context.Context, r store.Rule) (id int64, err error) {
 	do := func(w *writer) error {
-		res, err := w.conn.ExecContext(context.Background(), "INSERT INTO rules ("+ruleColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-			string(r.Effect), string(r.Kind), r.CLIType, r.ProjectDir, r.Tool, r.Pattern, r.Note, r.By, r.ByName,
+		res, err := w.conn.ExecContext(context.Background(), "INSERT INTO rules ("+ruleColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			string(r.Effect), string(r.Kind), r.CLIType, r.ProjectDir, r.SessionID, r.Tool, r.Pattern, r.Note, r.By, r.ByName,
 			encodeTime(r.CreatedAt), r.Uses, encodeTime(r.LastUsedAt))
 		if err != nil {
 			return err
@@ -32,7 +32,7 @@ func (s *Store) Rules(ctx context.Context) ([]store.Rule, error) {
 
 func scanRule(row scanner) (r store.Rule, err error) {
 	var created, used any
-	err = row.Scan(&r.ID, &r.Effect, &r.Kind, &r.CLIType, &r.ProjectDir, &r.Tool, &r.Pattern, &r.Note, &r.By, &r.ByName, &created, &r.Uses, &used)
+	err = row.Scan(&r.ID, &r.Effect, &r.Kind, &r.CLIType, &r.ProjectDir, &r.SessionID, &r.Tool, &r.Pattern, &r.Note, &r.By, &r.ByName, &created, &r.Uses, &used)
 	r.CreatedAt, r.LastUsedAt = decodeTime(created), decodeTime(used)
 	return r, err
 }

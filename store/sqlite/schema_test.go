@@ -39,8 +39,11 @@ var (
 	}
 )
 
-// undo15 removes what schema version 15 has added.
-const undo15 = `ALTER TABLE queue DROP COLUMN place; ALTER TABLE queue DROP COLUMN about;
+// undo16 removes what schema version 16 has added.
+const undo16 = "ALTER TABLE rules DROP COLUMN session; "
+
+// undo15 removes what the schema versions from 15 on have added.
+const undo15 = undo16 + `ALTER TABLE queue DROP COLUMN place; ALTER TABLE queue DROP COLUMN about;
 	ALTER TABLE sessions DROP COLUMN seen_seq; ALTER TABLE sessions DROP COLUMN queue_held;`
 
 func fillFixture(t *testing.T, s *Store) {

@@ -11,7 +11,7 @@ import (
 
 func testRules(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	whole := store.Rule{
-		Effect: store.EffectAllow, Kind: store.RuleExecute, CLIType: "codex", ProjectDir: "/p", Tool: "shell", Pattern: "git commit -m 'é \"; DROP'",
+		Effect: store.EffectAllow, Kind: store.RuleExecute, CLIType: "codex", ProjectDir: "/p", SessionID: "0192f0c1", Tool: "shell", Pattern: "git commit -m 'é \"; DROP'",
 		Note: "note", By: "1", ByName: "laptop", CreatedAt: at,
 	}
 	list := []store.Rule{whole, {Effect: store.EffectDeny, Kind: store.RuleTool}, whole}
