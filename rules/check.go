@@ -36,6 +36,9 @@ func Check(r store.Rule) (store.Rule, error) {
 	case !shown(r.Note, maxNote):
 		return r, fmt.Errorf("note: at most %d bytes of printable text", maxNote)
 	}
+	if r.SessionID != "" && !r.Kind.IsSandbox() {
+		return r, errors.New("sessionId: only a rule of kind sandbox_read or sandbox_write can be for one session; leave it out")
+	}
 	if r.ProjectDir != "" {
 		dir, err := folder("projectDir", r.ProjectDir)
 		if err != nil {
@@ -60,8 +63,10 @@ func Check(r store.Rule) (store.Rule, error) {
 		return checkConnection(r)
 	case store.RuleTool:
 		return checkTool(r)
+	case store.RuleSandboxRead, store.RuleSandboxWrite:
+		return checkSandbox(r)
 	}
-	return r, fmt.Errorf("kind: unknown value %q; want execute, edit, read, fetch, connect or tool", r.Kind)
+	return r, fmt.Errorf("kind: unknown value %q; want execute, edit, read, fetch, connect, tool, sandbox_read or sandbox_write", r.Kind)
 }
 
 func checkConnection(r store.Rule) (store.Rule, error) {

@@ -37,6 +37,7 @@ func (c Call) project() string { return cmp.Or(c.Project, c.Dir) }
 // concurrent use.
 type Set struct {
 	deny, allow []compiled
+	paths       []compiled   // of a kind with IsSandbox, which decide no calls
 	foreign     []store.Rule // rules that this version does not understand
 }
 
@@ -59,10 +60,14 @@ func NewSet(list []store.Rule) *Set {
 				continue
 			}
 		}
-		switch r.Effect {
-		case store.EffectDeny:
+		switch {
+		case r.Kind.IsSandbox() && r.Effect == store.EffectAllow && (r.SessionID != "" || r.ProjectDir != ""):
+			s.paths = append(s.paths, c)
+		case r.Kind.IsSandbox(), r.SessionID != "":
+			s.foreign = append(s.foreign, r)
+		case r.Effect == store.EffectDeny:
 			s.deny = append(s.deny, c)
-		case store.EffectAllow:
+		case r.Effect == store.EffectAllow:
 			s.allow = append(s.allow, c)
 		default:
 			s.foreign = append(s.foreign, r)
@@ -267,6 +272,9 @@ func Text(r store.Rule) string {
 	}
 	if r.ProjectDir != "" {
 		parts = append(parts, "in", r.ProjectDir)
+	}
+	if r.SessionID != "" {
+		parts = append(parts, "for session", r.SessionID)
 	}
 	return strings.Join(parts, " ")
 }
