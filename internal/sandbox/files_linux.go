@@ -90,6 +90,12 @@ func (m *mounts) rules() (out []confine.Rule, err error) {
 	for _, e := range m.byDepth() {
 		switch {
 		case e.source != e.path: // hidden, a copy or a link
+		case e.kind == readable && e.pinned && !slices.ContainsFunc(hidden, func(p string) bool { return within(p, e.path) }):
+			p, err := examine(e.path)
+			if err != nil {
+				return nil, replaced(e.path, err)
+			}
+			out = append(out, confine.Rule{Access: confine.Read, Path: e.path, Dev: p.Dev, Ino: p.Ino})
 		case e.kind == readable:
 			for _, path := range entries(real(e.path), hidden) {
 				out = append(out, confine.Rule{Access: confine.Read, Path: path})

@@ -81,6 +81,9 @@ func (b Box) mounts(dirs []string, g guard, git gitRule) (*mounts, error) {
 		m.show(real(b.Start))
 		m.also(b.Start)
 	}
+	if err := m.allow(b, g, git); err != nil {
+		return nil, err
+	}
 	m.hideProtected(g)
 	return m, nil
 }

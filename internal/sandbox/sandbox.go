@@ -46,6 +46,10 @@ type Box struct {
 	// is written there is dropped when the agent ends.
 	Private []string
 
+	// Allowed are the paths that a person lets the sandbox reach in addition.
+	// Command and Confined check them again.
+	Allowed []Allowance
+
 	// Protected are paths that must not be in the sandbox, in addition to those
 	// that hold secrets of the user on every machine.
 	Protected []string
