@@ -393,6 +393,7 @@ type Options struct {
 	OneTurn               bool                       `json:"-"` // the agent has one turn and no background tasks after it. A Run sets it
 	Limits                Limits                     `json:"-"` // of the agent and all processes that it starts; set by a provider with [Limiter.WithLimits]. Default: none
 	Protected             []string                   `json:"-"` // absolute paths that no sandbox contains, in addition to those of Runnel's own list. Default: none
+	Allowed               []AllowedPath              `json:"-"` // paths outside of the session's directories that the sandbox contains, too. They are checked at each start. Default: none
 	RefusedPorts          []int                      `json:"-"` // ports of this machine that no sandbox reaches, whatever Egress allows. Default: none
 	Reached               func(EgressAttempt)        `json:"-"` // called with each attempt to reach the network from a sandbox, from any goroutine; it must not block. Default: none
 	Trusted               bool                       `json:"-"` // the folder's own settings may run code. Default: they are not read

@@ -42,6 +42,13 @@ func StricterSandbox(a, b Sandbox) Sandbox {
 // IsOn reports whether there is a sandbox.
 func (s Sandbox) IsOn() bool { return s == SandboxFiles || s == SandboxProject }
 
+// An AllowedPath is a path outside of the session's directories that a person
+// lets a sandbox reach.
+type AllowedPath struct {
+	Path  string // absolute, without links
+	Write bool   // programs can write it, too
+}
+
 // Egress says what programs in a sandbox can reach in the network, in addition
 // to the hosts that the agent itself needs. It has no effect without a sandbox,
 // and is refused with SandboxFiles, which limits no network.

@@ -29,11 +29,15 @@ func (as Approvals) Rules() []store.Rule { return as.g.rules.all() }
 // AddRule stores a rule and returns it as stored. The rule applies from now on,
 // also to later approvals of turns that already run. If an equal rule exists,
 // AddRule returns that rule. If ctx is limited to a project, the rule must be
-// for that project or folders in it.
+// for that project or folders in it. For a rule of a kind with IsSandbox, call
+// [Approvals.AllowInSandbox].
 func (as Approvals) AddRule(ctx context.Context, r store.Rule) (store.Rule, error) {
 	r, err := rules.Check(r)
 	if err != nil {
 		return r, runnel.Fail(runnel.InvalidRequest, err.Error())
+	}
+	if r.Kind.IsSandbox() {
+		return r, runnel.Fail(runnel.InvalidRequest, "kind: a rule about sandboxes decides no calls")
 	}
 	if err := checkOwnRule(ctx, r); err != nil {
 		return r, err
@@ -57,9 +61,15 @@ func checkOwnRule(ctx context.Context, r store.Rule) error {
 	return runnel.Fail(runnel.Forbidden, "projectDir: this credential can create rules only for its own project: "+onlyProject(ctx))
 }
 
-// RemoveRule removes a rule, or returns store.ErrNotFound.
-func (as Approvals) RemoveRule(ctx context.Context, id int64) error {
-	return as.g.rules.remove(ctx, id)
+// RemoveRule removes a rule, or returns store.ErrNotFound. For a rule about
+// sandboxes, it returns for which open sessions the removal has taken effect.
+func (as Approvals) RemoveRule(ctx context.Context, id int64) (*SandboxChange, error) {
+	list := as.g.rules.all()
+	i := slices.IndexFunc(list, func(r store.Rule) bool { return r.ID == id })
+	if err := as.g.rules.remove(ctx, id); err != nil || i < 0 || !list[i].Kind.IsSandbox() {
+		return nil, err
+	}
+	return as.g.applySandbox(ctx, list[i]), nil
 }
 
 // CLIType returns the name that rules use for a kind of agent. The argument may

@@ -115,10 +115,10 @@ func TestStoredRulesAnswerApprovals(t *testing.T) {
 	if _, r := d.answered(t, g, id, "git status"); r.Choice != "allow" {
 		t.Errorf("after a restart: %+v", r)
 	}
-	if err := g.Approvals().RemoveRule(t.Context(), allow.ID); err != nil {
+	if _, err := g.Approvals().RemoveRule(t.Context(), allow.ID); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.Approvals().RemoveRule(t.Context(), allow.ID); !errors.Is(err, store.ErrNotFound) {
+	if _, err := g.Approvals().RemoveRule(t.Context(), allow.ID); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("removed again: %v", err)
 	}
 	if a, _ := d.answered(t, g, id, "git status"); a == nil {
@@ -262,7 +262,7 @@ func TestRuleOfAFolderHoldsInItAndBelow(t *testing.T) {
 		if (a == nil) != tc.answers {
 			t.Errorf("a rule of %s in %s: answers %v", tc.dir, st.ProjectDir, a == nil)
 		}
-		if err := g.Approvals().RemoveRule(t.Context(), r.ID); err != nil {
+		if _, err := g.Approvals().RemoveRule(t.Context(), r.ID); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -221,6 +221,8 @@ func TestFingerprintCoversWhatTheAgentGets(t *testing.T) {
 		"untrusted": func(o *runnel.Options) { o.UntrustedDirs = []string{"/r"} }, "program": func(o *runnel.Options) { o.Path = "/bin/x" },
 		"environment": func(o *runnel.Options) { o.Env = []string{"A=b"} },
 		"sandbox":     func(o *runnel.Options) { o.Sandbox = runnel.SandboxProject },
+		"allowed":     func(o *runnel.Options) { o.Allowed = []runnel.AllowedPath{{Path: "/data"}} },
+		"writable":    func(o *runnel.Options) { o.Allowed = []runnel.AllowedPath{{Path: "/data", Write: true}} },
 		"egress":      func(o *runnel.Options) { o.Egress.Sets = []string{"git"} },
 	} {
 		opt := base
@@ -241,7 +243,7 @@ func TestFingerprintCoversWhatTheAgentGets(t *testing.T) {
 // The JSON of Options is part of the fingerprint. A new field of Options
 // without JSON must be added to one of the two lists.
 func TestEveryOptionIsInTheFingerprintOrLeftOut(t *testing.T) {
-	covered := []string{"Dir", "Path", "Env", "ServerDisallowedTools", "Delegation", "Subagents", "Trusted", "UntrustedDirs"}
+	covered := []string{"Dir", "Path", "Env", "ServerDisallowedTools", "Delegation", "Subagents", "Trusted", "UntrustedDirs", "Allowed"}
 	leftOut := []string{ // options of the server or of one run, and those that are equal for all agents of a session
 		"Extensions", "Takeover", "Resume", "Fork", "EndWithContext", "OneTurn", "AllowBypass", "Timeout", "Approve", "Judge", "Tap", "Tapping", "Filter", "Counters", "Warn",
 		"Limits", "Protected", "RefusedPorts", "Reached", "Unknown",

@@ -50,7 +50,7 @@ func (g *Gateway) CreateWith(ctx context.Context, cliType, dir string, opt runne
 	if err != nil {
 		return Status{}, err
 	}
-	res, err := g.opener.resolve(p, dir, opt, k)
+	res, err := g.opener.resolve(p, dir, "", opt, k)
 	if err != nil {
 		return Status{}, err
 	}

@@ -121,7 +121,8 @@ func (h Housekeeping) delete(ctx context.Context, ref string, how deleting) (d D
 	if err := errors.Join(h.g.opener.unknowns.remove(id), h.g.opener.captures.remove(id)); err != nil { // the files are removed when the server starts again
 		return d, err
 	}
-	return d, h.g.opener.egress.remove(id)
+	h.g.rules.removeOf(context.WithoutCancel(ctx), id)
+	return d, errors.Join(h.g.opener.egress.remove(id), h.g.opener.denials.remove(id))
 }
 
 // worktreeOf returns the record of a session, and its project if the session has

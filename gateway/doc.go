@@ -36,7 +36,9 @@
 //
 // Each open session has an entry, with a governor that enforces its profile.
 // All sessions share the limiter (limits.go), the captures (capture.go), the
-// records of what sandboxes reached in the network (egress.go) and the tally.
+// records of what sandboxes reached in the network (egress.go), the records of
+// what they denied (denials.go, which one goroutine writes) and the tally. Rules
+// about paths of sandboxes take effect in allowances.go.
 //
 // Package prewarm starts agents ahead of new sessions. Package detect finds out
 // which agents are installed on this machine.

@@ -25,6 +25,7 @@ type entry struct {
 	gov        *governor
 
 	checkpoints *checkpoints
+	denials     *denialRecords
 
 	// Guarded by sessions.mu:
 	users    int  // callers that have acquired the session and not released it
@@ -52,6 +53,7 @@ type entry struct {
 	stored   int64            // approximate size of the session's events, in bytes
 	runs     *runnel.Options  // options of the running agent; nil: unknown, because an earlier server process started it
 
+	calls  []deniedCall   // tool calls in a sandbox whose output has not come, oldest first
 	writer *runnel.Writer // process outside of Runnel whose writing the session follows; nil: none
 
 	archived bool // equals archived in the stored options of rec
@@ -163,6 +165,7 @@ const maxSpans = 256 // maximum length of entry.turns; the oldest span is droppe
 func (e *entry) note(ev event.Event) (visible, urgent bool) {
 	switch b := ev.Body.(type) {
 	case event.ItemDone:
+		e.noteDenials(ev, b.FinalItem)
 		return e.noteItem(ev, b), false
 	case event.SessionUpdated:
 		setIf(&e.rec.AgentSessionID, b.AgentSessionID)

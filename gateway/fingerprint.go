@@ -36,7 +36,8 @@ func fingerprint(rec store.Session, opt runnel.Options) string {
 		Subagents       []runnel.Subagent
 		Trusted         bool
 		UntrustedDirs   []string
-	}{rec.CLIType, opt, opt.Dir, opt.Path, opt.Env, opt.ServerDisallowedTools, opt.Delegation, opt.Subagents, opt.Trusted, opt.UntrustedDirs})
+		Allowed         []runnel.AllowedPath `json:",omitempty"` // absent in the fingerprints of earlier versions
+	}{rec.CLIType, opt, opt.Dir, opt.Path, opt.Env, opt.ServerDisallowedTools, opt.Delegation, opt.Subagents, opt.Trusted, opt.UntrustedDirs, opt.Allowed})
 	if err != nil {
 		return "" // unreachable: mcpServers is valid JSON
 	}
@@ -50,6 +51,9 @@ func (e *entry) boot(opt runnel.Options) {
 	defer e.mu.Unlock()
 	e.runs = &opt
 	e.rec.BootedAt, e.rec.BootFingerprint = time.Now().UTC(), fingerprint(e.rec, opt)
+	if has := digestOf(opt.Allowed); has != keptOf(e.rec.Options).Allowed {
+		e.edit(func(k *keptCare) { k.Allowed = has })
+	}
 }
 
 // agentStarted implements runnel.Config.AgentStarted: the session calls it

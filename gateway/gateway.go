@@ -221,7 +221,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		cfg: &g.cfg, ctx: g.ctx, providers: detect.NewIndex(cfg.Providers), detector: g.detector, projects: projects,
 		feed: g.feed, records: g.records, queue: g.queue, limits: limits, counters: make(map[string]*runnel.Counters), tally: new(tally),
 		captures: newCaptures(cfg.DataDir, cfg.Logger), unknowns: openUnknowns(cfg),
-		egress: newEgressRecords(cfg.DataDir, cfg.Logger), pictures: images,
+		egress: newEgressRecords(cfg.DataDir, cfg.Logger), denials: newDenialRecords(cfg.DataDir, cfg.Logger), pictures: images,
 	}
 	for _, p := range cfg.Providers {
 		g.opener.counters[p.Name()] = new(runnel.Counters)
@@ -229,6 +229,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.creator = &creator{g.opener, g.sessions}
 	g.writers = newWriters(g.opener.providers)
 	g.queue.renew, g.queue.recall = g.opener.renew, g.opener.recall
+	g.queue.refresh = func(ctx context.Context, e *entry) { g.opener.stopOutdated(ctx, e) }
 	g.importer = &importer{opener: g.opener, sessions: g.sessions, writers: g.writers, hidden: hidden}
 	g.follows = &follows{opener: g.opener, sessions: g.sessions, importer: g.importer, writers: g.writers, queue: g.queue, active: make(map[string]*follow), missed: make(map[string]time.Time)}
 	g.queue.inUse = g.follows.free
@@ -236,6 +237,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.stored, g.files = openConversations(cfg), newFiles(cfg, projects)
 	g.work.Go(func() { g.records.run(g.ctx) })
 	g.work.Go(g.checkpoints.run)
+	g.work.Go(func() { g.opener.denials.run(g.ctx) })
 	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg, g.follows, g.dropUnfinished}).run(ctx); err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
 	}

@@ -36,12 +36,14 @@ type keptCare struct {
 
 	WorktreeRemoved bool `json:"worktreeRemoved,omitzero"`
 
+	Allowed string `json:"allowed,omitzero"` // digest of the paths that the sandbox of its last agent had in addition; see digestOf
+
 	Uploads []string `json:"uploads,omitzero"` // ids of the uploads that its prompts have attached and that may still exist, newest last
 }
 
 // in returns the stored options with k in the place of what they have.
 func (k keptCare) in(options json.RawMessage) json.RawMessage {
-	changes, err := json.Marshal(map[string]any{"chosenTitle": k.ChosenTitle, "archived": k.Archived, "uploads": k.Uploads, "following": k.Following, "copied": k.Copied, "worktreeRemoved": k.WorktreeRemoved}) // withOptions keeps absent members
+	changes, err := json.Marshal(map[string]any{"chosenTitle": k.ChosenTitle, "archived": k.Archived, "uploads": k.Uploads, "following": k.Following, "copied": k.Copied, "worktreeRemoved": k.WorktreeRemoved, "allowed": k.Allowed}) // withOptions keeps absent members
 	if err != nil {
 		return options // unreachable: all values marshal
 	}

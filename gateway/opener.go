@@ -34,6 +34,7 @@ type opener struct {
 	captures  *captures
 	unknowns  *unknowns
 	egress    *egressRecords
+	denials   *denialRecords
 	pictures  *sessionPictures
 
 	checkpoints *checkpoints
@@ -106,7 +107,7 @@ func (o *opener) openWith(id, credential string, cfg runnel.Config) (*entry, err
 // start has closed cfg.Conn. If the agent rejected an option, the error names
 // the source of the option.
 func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, rec store.Session, queued []QueuedPrompt, cfg runnel.Config) (*entry, error) {
-	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, tally: o.tally, checkpoints: o.checkpoints, rec: rec, resolved: res.by, started: res.Options, sources: res.sources, queued: queued}
+	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, tally: o.tally, checkpoints: o.checkpoints, denials: o.denials, rec: rec, resolved: res.by, started: res.Options, sources: res.sources, queued: queued}
 	st, err := o.cfg.Log.State(ctx, rec.ID)
 	if err != nil {
 		if cfg.Conn != nil {
@@ -194,7 +195,7 @@ func (o *opener) ownOptions(ctx context.Context, rec store.Session) (resolution,
 	}
 	opt.Resume, err = o.conversation(ctx, rec)
 	k := keptOf(rec.Options)
-	opt = k.inWorktree(opt)
+	opt = o.allowed(k.inWorktree(opt), sessionOf(rec))
 	return resolution{Options: opt, rules: constraints{lost: k.Persona != "", governed: k.Delegation == Governed}}, err
 }
 
@@ -231,10 +232,7 @@ func (o *opener) complete(opt runnel.Options, dir string) (runnel.Options, error
 	}
 	opt.Dir, opt.AllowBypass, opt.Filter, opt.Trusted = dir, o.cfg.AllowBypass, o.cfg.Filter, o.projects.trusts(dir)
 	opt.UntrustedDirs = Untrusted(o.cfg.TrustedDirs, opt.AddDirs)
-	opt.Protected, opt.RefusedPorts = o.cfg.Protected, o.cfg.RefusedPorts
-	if o.cfg.DataDir != "" {
-		opt.Protected = append([]string{o.cfg.DataDir}, opt.Protected...)
-	}
+	opt.Protected, opt.RefusedPorts = o.protected(), o.cfg.RefusedPorts
 	opt.Warn = func(code, message string) {
 		o.cfg.Logger.Warn(message, slog.String("code", code), slog.String("dir", dir))
 	}

@@ -23,6 +23,7 @@ type promptQueue struct {
 	ctx       context.Context // context of the goroutines
 	sessions  *sessions
 	projects  projects
+	refresh   func(context.Context, *entry)        // stops an agent whose sandbox is outdated
 	renew     func(context.Context, *entry) error  // resolves the options of a session whose agent is about to start
 	inUse     func(context.Context, *entry) error  // fails while another process has the conversation open
 	recall    func(dir string, t *turnRules) error // reads the profile of a turn
@@ -189,6 +190,7 @@ func (q *promptQueue) send(ctx context.Context, e *entry, p queuedPrompt) error 
 	if err := q.inUse(ctx, e); err != nil {
 		return err
 	}
+	q.refresh(ctx, e)
 	if !e.session.Status().AgentAlive {
 		rec, _ := e.snapshot()
 		if err := q.projects.recheckSession(rec); err != nil {

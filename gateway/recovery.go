@@ -50,6 +50,8 @@ func (r *recovery) run(ctx context.Context) error {
 		return err
 	}
 	r.opener.egress.prune(ctx, r.cfg.Catalogue, r.opener.takeoverDir(), func(id string) bool { return r.sessions.peek(id) != nil })
+	r.opener.denials.prune(ctx, r.cfg.Catalogue)
+	r.opener.rules.prune(ctx, r.cfg.Catalogue)
 	unfinished, err := r.cfg.Catalogue.Unfinished(ctx)
 	if err != nil {
 		return storeError(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/profile"
+	"github.com/runnel-dev/runnel/rules"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -21,9 +22,10 @@ type resolution struct {
 
 // resolve returns the options with which an agent of p starts in dir. given are
 // the session's own options, which were checked when the client sent them; k is
-// the rest of the client's choice. It returns an error if p does not support an
-// option or its value, from whatever source the option is.
-func (o *opener) resolve(p runnel.Provider, dir string, given runnel.Options, k kept) (resolution, error) {
+// the rest of the client's choice. id is that of the session; "" for a new one.
+// It returns an error if p does not support an option or its value, from
+// whatever source the option is.
+func (o *opener) resolve(p runnel.Provider, dir, id string, given runnel.Options, k kept) (resolution, error) {
 	var prof *profile.Profile
 	if k.Persona != "" {
 		found, err := o.choose(dir, k.Persona, k.Unattended)
@@ -42,6 +44,7 @@ func (o *opener) resolve(p runnel.Provider, dir string, given runnel.Options, k 
 		return resolution{}, err
 	}
 	opt = k.inWorktree(opt)
+	opt = o.allowed(opt, rules.Session{ID: id, CLIType: p.Name(), Project: dir})
 	opt, r := o.govern(p, dir, k, prof, opt)
 	return resolution{opt, by, sources, r}, nil
 }
@@ -96,7 +99,7 @@ func (o *opener) resolveRecord(rec store.Session) (resolution, error) {
 	if err != nil {
 		return resolution{}, err
 	}
-	return o.resolve(p, rec.ProjectDir, given, keptOf(rec.Options))
+	return o.resolve(p, rec.ProjectDir, rec.ID, given, keptOf(rec.Options))
 }
 
 // equipped returns opt with the fields that depend on the session and its

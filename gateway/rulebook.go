@@ -96,7 +96,7 @@ func (b *rulebook) addWith(ctx context.Context, r store.Rule, decide func(rule i
 
 // sameRule reports whether two rules decide the same calls in the same way.
 func sameRule(a, b store.Rule) bool {
-	return a.Effect == b.Effect && a.Kind == b.Kind && a.CLIType == b.CLIType && a.ProjectDir == b.ProjectDir && a.Tool == b.Tool && a.Pattern == b.Pattern
+	return a.Effect == b.Effect && a.Kind == b.Kind && a.CLIType == b.CLIType && a.ProjectDir == b.ProjectDir && a.SessionID == b.SessionID && a.Tool == b.Tool && a.Pattern == b.Pattern
 }
 
 // remove removes a rule, which no longer applies once remove returns.

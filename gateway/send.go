@@ -119,6 +119,7 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	if err := e.session.CheckKey(); err != nil {
 		return Sent{}, err
 	}
+	g.opener.stopOutdated(ctx, e)
 	st := e.session.Status()
 	rec, waiting := e.snapshot()
 	busy := st.Turn != "" || waiting > 0 && !rec.QueueHeld

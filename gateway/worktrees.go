@@ -416,7 +416,13 @@ func (ws Worktrees) checkOthers(id, root string) error {
 
 // folders returns the folders that the agent of a session may use; e.mu is held.
 func (e *entry) folders() []string {
-	return append([]string{e.rec.ProjectDir, workDir(e.rec)}, e.started.AddDirs...)
+	folders := append([]string{e.rec.ProjectDir, workDir(e.rec)}, e.started.AddDirs...)
+	for _, a := range e.started.Allowed {
+		if a.Write {
+			folders = append(folders, a.Path)
+		}
+	}
+	return folders
 }
 
 // enclosedByOpen reports whether the agent of an open session runs in a sandbox

@@ -78,7 +78,8 @@ func encode(opt runnel.Options) string {
 		Disallowed []string
 		Delegation runnel.Delegation
 		Subagents  []runnel.Subagent
-	}{opt, opt.ServerDisallowedTools, opt.Delegation, opt.Subagents})
+		Allowed    []runnel.AllowedPath
+	}{opt, opt.ServerDisallowedTools, opt.Delegation, opt.Subagents, opt.Allowed})
 	if err != nil {
 		return uuid.NewString() // differs from every other result
 	}

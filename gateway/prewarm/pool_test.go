@@ -482,10 +482,13 @@ func TestEveryOptionIsInTheKey(t *testing.T) {
 	if a := (Key{Provider: script.New(), Options: runnel.Options{Subagents: []runnel.Subagent{{Name: "a"}}}}); key.equal(a) || !a.equal(a) {
 		t.Error("an agent without a subagent is used where it is listed")
 	}
+	if a := (Key{Provider: script.New(), Options: runnel.Options{Allowed: []runnel.AllowedPath{{Path: "/data"}}}}); key.equal(a) || !a.equal(a) {
+		t.Error("an agent without an allowed path is used where it is allowed")
+	}
 	typ := reflect.TypeFor[runnel.Options]()
 	for i := range typ.NumField() {
 		f := typ.Field(i)
-		hidden := strings.HasPrefix(f.Tag.Get("json"), "-") && !slices.Contains([]string{"ServerDisallowedTools", "Delegation", "Subagents"}, f.Name)
+		hidden := strings.HasPrefix(f.Tag.Get("json"), "-") && !slices.Contains([]string{"ServerDisallowedTools", "Delegation", "Subagents", "Allowed"}, f.Name)
 		if hidden != slices.Contains(same, f.Name) {
 			t.Errorf("%s is new: is it the same for a prewarmed agent?", f.Name)
 		}

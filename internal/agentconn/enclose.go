@@ -216,7 +216,7 @@ func (e *surroundings) rewrite(cmd *Command, k kept, opt runnel.Options) error {
 	box := sandbox.Box{
 		Dir: dir, Dirs: opt.AddDirs, State: cmd.Enclosure.State, Files: files,
 		Copies: cmd.Enclosure.Copies, Edit: edit, Scratch: filepath.Join(e.dir, copyDir), Read: cmd.Enclosure.Read, Private: cmd.Enclosure.Private,
-		Protected: opt.Protected, Program: cmd.Path, Args: cmd.Args, Env: overridden(cmd.Env, slices.Concat(cmd.Enclosure.Env, cmd.Enclosure.Quiet)), Start: cmd.dir,
+		Allowed: allowances(opt.Allowed), Protected: opt.Protected, Program: cmd.Path, Args: cmd.Args, Env: overridden(cmd.Env, slices.Concat(cmd.Enclosure.Env, cmd.Enclosure.Quiet)), Start: cmd.dir,
 		Socket: filepath.Join(e.dir, socketDir), Ports: k.Policy.Ports(),
 		Own: filepath.Join(e.dir, ownDir), TempVars: cmd.Enclosure.Temp,
 	}
@@ -233,6 +233,14 @@ func (e *surroundings) rewrite(cmd *Command, k kept, opt runnel.Options) error {
 	}
 	cmd.Path, cmd.Args, cmd.Env = path, args, env
 	return nil
+}
+
+func allowances(paths []runnel.AllowedPath) []sandbox.Allowance {
+	out := make([]sandbox.Allowance, len(paths))
+	for i, p := range paths {
+		out[i] = sandbox.Allowance(p)
+	}
+	return out
 }
 
 // overridden returns env with the variables of by, also if env has them.
