@@ -24,6 +24,10 @@ type (
 	}
 	ruleAnswer struct {
 		Rule command.Rule `json:"rule"`
+		sandboxAnswer
+	}
+	sandboxAnswer struct {
+		Sandboxes *gateway.SandboxChange `json:"sandboxes,omitempty" doc:"For which open sessions the change of a rule of kind sandbox_read or sandbox_write has taken effect. Absent for other kinds."`
 	}
 )
 
@@ -35,7 +39,8 @@ func (b *rulebook) routes() []route {
 		handle(route{path: "/api/rules", scope: auth.Read, bound: true, name: "listRules",
 			summary: "List the stored rules", about: "The rules decide approvals without asking a person."}, b.list),
 		handleJSON(route{path: "/api/rules", scope: auth.Approve, bound: true, name: "createRule", status: http.StatusCreated,
-			summary: "Store a rule", about: "The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule."}, b.create),
+			summary: "Store a rule", about: "The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule. A rule of kind sandbox_read or sandbox_write lets sandboxes reach a path outside of the project. It takes effect when an agent starts: the server stops the agents of idle sessions, and the next prompt starts and resumes them.",
+			fails: sessionFails(runnel.PersonaNotFound)}, b.create),
 		handleJSON(route{path: "/api/rules/explain", scope: auth.Read, bound: true, name: "explainRules",
 			summary: "Explain which rule would decide a tool call", about: "Reports for every rule whether it matches the call, and why. Nothing runs, nobody is asked and no use is counted.",
 			fails: []runnel.Code{runnel.UnsupportedCLIType}}, b.explain),
@@ -69,24 +74,28 @@ func (b *rulebook) create(r *http.Request, in command.RuleRequest) (ruleAnswer, 
 	if err := access.Record(r.Context(), audit.Record{Kind: audit.RuleAdded, What: rules.Text(want)}); err != nil {
 		return ruleAnswer{}, err
 	}
+	if want.Kind.IsSandbox() {
+		rule, change, err := b.approvals.AllowInSandbox(r.Context(), want)
+		return ruleAnswer{command.RuleOf(rule), sandboxAnswer{change}}, err
+	}
 	rule, err := b.approvals.AddRule(r.Context(), want)
-	return ruleAnswer{command.RuleOf(rule)}, err
+	return ruleAnswer{Rule: command.RuleOf(rule)}, err
 }
 
-func (b *rulebook) remove(r *http.Request) (reply.Empty, error) {
+func (b *rulebook) remove(r *http.Request) (sandboxAnswer, error) {
 	none := reply.NewError(http.StatusNotFound, "there is no such rule; GET /api/rules lists the rules")
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil || !slices.ContainsFunc(b.approvals.Rules(), func(rule store.Rule) bool {
 		return rule.ID == id && gateway.OwnRule(r.Context(), rule)
 	}) {
-		return reply.Empty{}, none
+		return sandboxAnswer{}, none
 	}
 	if err := access.Record(r.Context(), audit.Record{Kind: audit.RuleRemoved, Rule: id}); err != nil {
-		return reply.Empty{}, err
+		return sandboxAnswer{}, err
 	}
-	err = b.approvals.RemoveRule(r.Context(), id)
+	change, err := b.approvals.RemoveRule(r.Context(), id)
 	if errors.Is(err, store.ErrNotFound) { // removed meanwhile
-		return reply.Empty{}, none
+		return sandboxAnswer{}, none
 	}
-	return reply.Empty{}, err
+	return sandboxAnswer{change}, err
 }

@@ -122,6 +122,8 @@ func (s *sessions) routes() []route {
 			fails: []runnel.Code{runnel.SessionDead, runnel.Overloaded}}, s.setCapture),
 		handle(route{path: "/api/session/{id}/egress", scope: auth.Read, name: "getEgress",
 			summary: "Get what a session's sandbox reached", about: "Returns every attempt of programs in the session's sandbox to reach the network. The record is empty if the session has no sandbox."}, s.egress),
+		handle(route{path: "/api/session/{id}/denials", scope: auth.Approve, name: "getDenials",
+			summary: "Get what a session's sandbox seems to need", about: "Returns the existing paths outside of the session's sandbox that programs in it could not read or write, as the outputs of tools say. A program can print anything, so these are suggestions; POST /api/rules with kind sandbox_read or sandbox_write allows a path. Protected paths are never listed. A credential for one project gets FORBIDDEN. The record is empty if the session has no sandbox."}, s.denials),
 		repeatable(s.commands, route{path: "/api/session/{id}/fork", scope: auth.Send, name: "forkSession", status: http.StatusCreated,
 			summary: "Fork a session", about: "Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.", fails: agentFails(runnel.TurnInProgress)}, s.fork),
 		{method: http.MethodPost, path: "/api/uploads", scope: auth.Send, bound: true, name: "upload", summary: "Upload a file", about: "Prompts can attach the file by its uploadId. The file may have at most 10 MiB. The server deletes it after 24 hours.",
@@ -272,6 +274,10 @@ func (s *sessions) setCapture(r *http.Request, in captureRequest) (gateway.Captu
 
 func (s *sessions) egress(r *http.Request) (gateway.EgressRecord, error) {
 	return gateway.EgressOf(s.gw).Record(r.Context(), r.PathValue("id"))
+}
+
+func (s *sessions) denials(r *http.Request) (gateway.DenialRecord, error) {
+	return gateway.DenialsOf(s.gw).Record(r.Context(), r.PathValue("id"))
 }
 
 func (s *sessions) agents(r *http.Request) (agentsAnswer, error) {

@@ -18,8 +18,9 @@ type (
 		Kind       store.RuleKind `json:"kind"`
 		CLIType    string         `json:"cliType,omitempty" doc:"Kind of agent that the rule applies to. Default: all kinds."`
 		ProjectDir string         `json:"projectDir,omitempty" doc:"Directory of the sessions that the rule applies to, including its subdirectories. Default: all directories."`
+		SessionID  string         `json:"sessionId,omitempty" doc:"Id of the only session that the rule applies to, for kind sandbox_read and sandbox_write. Default: all sessions of projectDir, which these kinds then require."`
 		Tool       string         `json:"tool,omitempty" doc:"The agent's own name of the tool. Required if kind is tool. Default: all tools of the kind."`
-		Pattern    string         `json:"pattern,omitempty" doc:"What a call must match. For execute: a command, or its first words followed by *. For edit and read: a file, or a directory, which includes everything in it. For fetch: a host, or *. followed by a domain. For connect: the same, with an optional port (default: 443 and 80). For tool: no pattern."`
+		Pattern    string         `json:"pattern,omitempty" doc:"What a call must match. For execute: a command, or its first words followed by *. For edit and read: a file, or a directory, which includes everything in it. For fetch: a host, or *. followed by a domain. For connect: the same, with an optional port (default: 443 and 80). For tool: no pattern. For sandbox_read and sandbox_write: a file or a directory outside of the project that programs in a sandbox can read, or read and write."`
 		Note       string         `json:"note,omitempty" doc:"Note for people, at most 500 bytes."`
 	}
 	// Rule is a stored rule.
@@ -28,7 +29,7 @@ type (
 		RuleFields
 		By         string     `json:"by" doc:"Name of the credential that created the rule."`
 		CreatedAt  time.Time  `json:"createdAt" doc:"When the rule was stored."`
-		Uses       int64      `json:"uses" doc:"Number of approvals that the rule has decided."`
+		Uses       int64      `json:"uses" doc:"Number of approvals that the rule has decided. Always 0 for kind sandbox_read and sandbox_write."`
 		LastUsedAt *time.Time `json:"lastUsedAt,omitempty" doc:"When the rule last decided an approval. Absent: never."`
 	}
 	// RuleFields are the fields of a rule that a client can choose.
@@ -37,6 +38,7 @@ type (
 		Kind       store.RuleKind `json:"kind"`
 		CLIType    string         `json:"cliType,omitempty" doc:"Kind of agent that the rule applies to. Absent: all kinds."`
 		ProjectDir string         `json:"projectDir,omitempty" doc:"Directory of the sessions that the rule applies to, including its subdirectories. Absent: all directories."`
+		SessionID  string         `json:"sessionId,omitempty" doc:"Id of the only session that the rule applies to. Absent: all sessions of projectDir."`
 		Tool       string         `json:"tool,omitempty" doc:"The agent's own name of the tool. Absent: all tools of the kind."`
 		Pattern    string         `json:"pattern,omitempty" doc:"What a call must match, in the form of RuleRequest.pattern. Absent for kind tool."`
 		Note       string         `json:"note,omitempty" doc:"Note for people, at most 500 bytes."`
@@ -62,14 +64,14 @@ func RuleOf(r store.Rule) Rule {
 }
 
 func fieldsOf(r store.Rule) RuleFields {
-	return RuleFields{r.Effect, r.Kind, r.CLIType, r.ProjectDir, r.Tool, r.Pattern, r.Note}
+	return RuleFields{r.Effect, r.Kind, r.CLIType, r.ProjectDir, r.SessionID, r.Tool, r.Pattern, r.Note}
 }
 
 // RuleBy returns the rule that a caller wants to store. The rule of a caller
 // that is bound to a project is for that project, unless it names a folder.
 func RuleBy(caller auth.Identity, in RuleRequest) store.Rule {
 	return store.Rule{
-		Effect: in.Effect, Kind: in.Kind, CLIType: in.CLIType, ProjectDir: cmp.Or(in.ProjectDir, caller.Project), Tool: in.Tool,
+		Effect: in.Effect, Kind: in.Kind, CLIType: in.CLIType, ProjectDir: cmp.Or(in.ProjectDir, caller.Project), SessionID: in.SessionID, Tool: in.Tool,
 		Pattern: in.Pattern, Note: in.Note, By: caller.ID, ByName: caller.Name,
 	}
 }
