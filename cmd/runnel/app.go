@@ -154,7 +154,7 @@ Start with one of these commands:
 		return usage("%s%s", err, dashHint(cmd, err))
 	})
 	root.AddCommand(
-		a.serveCommand(), a.loginCommand(), a.certificateCommand(), a.runCommand(), a.psCommand(), a.attachCommand(), a.logsCommand(), a.agentsCommand(), a.mcpCommand(), a.profilesCommand(), a.rulesCommand(), a.sessionsCommand(), a.egressCommand(), a.searchCommand(), a.usageCommand(), a.retentionCommand(), a.tokenCommand(), a.devicesCommand(), a.auditCommand(),
+		a.serveCommand(), a.loginCommand(), a.certificateCommand(), a.runCommand(), a.psCommand(), a.attachCommand(), a.logsCommand(), a.agentsCommand(), a.mcpCommand(), a.profilesCommand(), a.rulesCommand(), a.sessionsCommand(), a.egressCommand(), a.denialsCommand(), a.searchCommand(), a.usageCommand(), a.retentionCommand(), a.tokenCommand(), a.devicesCommand(), a.auditCommand(),
 		a.backupCommand(), a.restoreCommand(), a.compactCommand(), a.doctorCommand(), a.recordCommand(), a.translateCommand(), a.openapiCommand(), a.versionCommand(),
 	)
 	a.completions(root)

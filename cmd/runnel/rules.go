@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runnel-dev/runnel/audit"
+	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/rules"
 	"github.com/runnel-dev/runnel/store"
@@ -26,6 +27,7 @@ type ruleRow struct {
 	Kind       store.RuleKind `json:"kind"`
 	CLIType    string         `json:"cliType,omitzero"`
 	ProjectDir string         `json:"projectDir,omitzero"`
+	SessionID  string         `json:"sessionId,omitzero"`
 	Tool       string         `json:"tool,omitzero"`
 	Pattern    string         `json:"pattern,omitzero"`
 	Note       string         `json:"note,omitzero"`
@@ -33,13 +35,15 @@ type ruleRow struct {
 	CreatedAt  time.Time      `json:"createdAt,omitzero"`
 	Uses       int64          `json:"uses,omitzero"`
 	LastUsedAt *time.Time     `json:"lastUsedAt,omitzero"`
+
+	change *gateway.SandboxChange // what a change of the rule has done; not part of the row
 }
 
 // A ruleKeeper keeps the rules, through the server or without one.
 type ruleKeeper interface {
 	list(ctx context.Context) ([]ruleRow, error)
 	add(ctx context.Context, r ruleRow) (ruleRow, error)
-	remove(ctx context.Context, id int64) error
+	remove(ctx context.Context, id int64) (*gateway.SandboxChange, error)              // the change is nil for a rule that is not about sandboxes
 	explain(ctx context.Context, in explainRequest, c rules.Call) (explanation, error) // c is the call that in describes
 }
 
@@ -65,12 +69,23 @@ KIND and PATTERN select the calls to which a rule applies:
            hosts below it
   connect  connections from a sandbox whose egress mode is ask, to a host such
            as example.com (ports 443 and 80), example.com:8443 or *.example.com
-  tool     all calls of one tool, such as mcp__server__tool`,
+  tool     all calls of one tool, such as mcp__server__tool
+
+Two kinds decide no calls, but let the sandboxes of a project (--project) or of
+a session (--session) reach a file or folder outside of the project. They take
+effect when the agent starts the next time: the server stops the agents of idle
+sessions, and the next prompt starts and resumes them.
+
+  sandbox_read   programs can read the path
+  sandbox_write  programs can read and write it
+
+'runnel denials ID' lists paths that the programs of a session seem to need.`,
 		Example: `  runnel rules list
   runnel rules add allow execute 'git status' --project .
   runnel rules add allow edit src --project .
   runnel rules add deny execute 'rm *'
   runnel rules add allow tool mcp__tickets__list
+  runnel rules add allow sandbox_read ~/datasets --project .
   runnel rules explain --agent ` + a.example() + ` Bash 'git status | cat'
   runnel rules remove 3`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -124,9 +139,17 @@ func (a *app) printRules(rows []ruleRow) error {
 			used = when(*r.LastUsedAt)
 		}
 		t.add(strconv.FormatInt(r.ID, 10), cell(string(r.Effect)), cell(string(r.Kind)), cell(strings.TrimSpace(r.Tool+" "+r.Pattern)),
-			cell(orAll(r.CLIType)), cell(orAll(r.ProjectDir)), strconv.FormatInt(r.Uses, 10), used, when(r.CreatedAt), cell(r.By))
+			cell(orAll(r.CLIType)), cell(r.place()), strconv.FormatInt(r.Uses, 10), used, when(r.CreatedAt), cell(r.By))
 	}
 	return t.write(a.out, a.width())
+}
+
+// place returns to which sessions the rule applies.
+func (r *ruleRow) place() string {
+	if r.SessionID != "" {
+		return "session " + r.SessionID
+	}
+	return orAll(r.ProjectDir)
 }
 
 func orAll(s string) string {
@@ -142,13 +165,22 @@ func (a *app) rulesAdd() *cobra.Command {
 		Use:   "add allow|deny KIND PATTERN",
 		Short: "Add a rule, which applies immediately",
 		Long: `Add a rule and print its number. The rule applies immediately, also in running
-turns. KIND is execute, edit, read, fetch, connect or tool, which 'runnel rules --help'
-explains. With --project, the path of an edit or read rule may be relative to
-that folder.`,
+turns. KIND is execute, edit, read, fetch, connect, tool, sandbox_read or
+sandbox_write, which 'runnel rules --help' explains. With --project, the path of
+an edit or read rule may be relative to that folder.
+
+A rule of kind sandbox_read or sandbox_write needs the running server and
+--project or --session. It takes effect when an agent starts the next time.`,
 		Example: "  runnel rules add allow execute 'git status' --project .\n  runnel rules add deny fetch '*.example.com'",
 		Args:    exactly(3, "allow or deny, a kind and a pattern are needed; 'runnel rules --help' explains them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.Effect, in.Kind, in.Pattern = store.Effect(args[0]), store.RuleKind(args[1]), args[2]
+			if in.SessionID != "" {
+				err := a.withSession(cmd, in.SessionID, func(_ remoteSessions, id string) error { in.SessionID = id; return nil })
+				if err != nil {
+					return err
+				}
+			}
 			if err := in.complete(); err != nil {
 				return err
 			}
@@ -157,6 +189,7 @@ that folder.`,
 				if err != nil {
 					return err
 				}
+				a.printChange(made.change)
 				_, err = fmt.Fprintln(a.out, made.ID)
 				return err
 			})
@@ -165,6 +198,7 @@ that folder.`,
 	placeFlags(cmd.Flags())
 	cmd.Flags().StringVar(&in.CLIType, "agent", "", "apply only to this `AGENT`, by its name in 'runnel agents'; default: all agents")
 	cmd.Flags().StringVar(&in.ProjectDir, "project", "", "apply only to sessions in `DIR` and the folders below it; default: all sessions")
+	cmd.Flags().StringVar(&in.SessionID, "session", "", "with sandbox_read or sandbox_write: apply only to the session with this `ID`; default: all sessions of --project")
 	cmd.Flags().StringVar(&in.Tool, "tool", "", "apply only to this `TOOL` of the agent; default: all tools of the kind")
 	cmd.Flags().StringVar(&in.Note, "note", "", "`TEXT` that reminds you why the rule exists")
 	return cmd
@@ -182,7 +216,8 @@ func (r *ruleRow) complete() error {
 			return usage("--project: %s", err)
 		}
 		r.ProjectDir = dir
-	} else if (r.Kind == store.RuleEdit || r.Kind == store.RuleRead) && r.Pattern != "" {
+	}
+	if r.Kind.IsSandbox() || r.ProjectDir == "" && (r.Kind == store.RuleEdit || r.Kind == store.RuleRead) && r.Pattern != "" {
 		path, err := filepath.Abs(r.Pattern)
 		if err != nil {
 			return usage("%s", err)
@@ -198,13 +233,16 @@ func (r *ruleRow) complete() error {
 }
 
 func (r *ruleRow) stored() store.Rule {
-	return store.Rule{Effect: r.Effect, Kind: r.Kind, CLIType: r.CLIType, ProjectDir: r.ProjectDir, Tool: r.Tool, Pattern: r.Pattern, Note: r.Note}
+	return store.Rule{Effect: r.Effect, Kind: r.Kind, CLIType: r.CLIType, ProjectDir: r.ProjectDir, SessionID: r.SessionID, Tool: r.Tool, Pattern: r.Pattern, Note: r.Note}
 }
 
 func (a *app) rulesRemove() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "remove ID",
-		Short:   "Remove a rule, which stops applying immediately",
+		Use:   "remove ID",
+		Short: "Remove a rule, which stops applying immediately",
+		Long: `Remove a rule, which stops applying immediately. A rule of kind sandbox_read or
+sandbox_write stops applying when the agent ends: the server stops the agents of
+idle sessions at once, and others before their next turn.`,
 		Example: "  runnel rules list\n  runnel rules remove 3",
 		Args:    exactly(1, "the number of a rule is needed; 'runnel rules list' shows the numbers"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -212,7 +250,11 @@ func (a *app) rulesRemove() *cobra.Command {
 			if err != nil {
 				return usage("%q is not the number of a rule; 'runnel rules list' shows the numbers", termtext.Clean(args[0]))
 			}
-			return a.withRules(cmd, func(k ruleKeeper) error { return k.remove(cmd.Context(), id) })
+			return a.withRules(cmd, func(k ruleKeeper) error {
+				change, err := k.remove(cmd.Context(), id)
+				a.printChange(change)
+				return err
+			})
 		},
 	}
 	placeFlags(cmd.Flags())
@@ -238,14 +280,33 @@ func (r remoteRules) list(ctx context.Context) ([]ruleRow, error) {
 
 func (r remoteRules) add(ctx context.Context, in ruleRow) (ruleRow, error) {
 	var out struct {
-		Rule ruleRow `json:"rule"`
+		Rule      ruleRow                `json:"rule"`
+		Sandboxes *gateway.SandboxChange `json:"sandboxes"`
 	}
 	err := r.ad.post(ctx, "/api/rules", in, &out)
+	out.Rule.change = out.Sandboxes
 	return out.Rule, err
 }
 
-func (r remoteRules) remove(ctx context.Context, id int64) error {
-	return r.ad.do(ctx, http.MethodDelete, "/api/rules/"+strconv.FormatInt(id, 10), nil, nil)
+func (r remoteRules) remove(ctx context.Context, id int64) (*gateway.SandboxChange, error) {
+	var out struct {
+		Sandboxes *gateway.SandboxChange `json:"sandboxes"`
+	}
+	err := r.ad.do(ctx, http.MethodDelete, "/api/rules/"+strconv.FormatInt(id, 10), nil, &out)
+	return out.Sandboxes, err
+}
+
+// printChange says when a change of a rule about sandboxes takes effect.
+func (a *app) printChange(c *gateway.SandboxChange) {
+	if c == nil {
+		return
+	}
+	for _, id := range c.Stopped {
+		a.stderrf("Session %s: its agent was stopped; the next prompt starts it with the change and resumes the conversation", termtext.Clean(id))
+	}
+	for _, id := range c.NextTurn {
+		a.stderrf("Session %s: a turn runs; the change takes effect with the next turn", termtext.Clean(id))
+	}
 }
 
 type localRules struct {
@@ -264,6 +325,9 @@ func (l localRules) list(ctx context.Context) ([]ruleRow, error) {
 
 func (l localRules) add(ctx context.Context, in ruleRow) (ruleRow, error) {
 	r := in.stored()
+	if r.Kind.IsSandbox() {
+		return in, errSandboxRule
+	}
 	r.ByName, r.CreatedAt = "command line", time.Now().UTC()
 	if err := l.audit.record(audit.Record{Kind: audit.RuleAdded, What: rules.Text(r)}); err != nil {
 		return in, err
@@ -273,13 +337,17 @@ func (l localRules) add(ctx context.Context, in ruleRow) (ruleRow, error) {
 	return in, err
 }
 
-func (l localRules) remove(ctx context.Context, id int64) error {
+// errSandboxRule refuses a rule about sandboxes without a server, which knows
+// the sessions and which paths are protected.
+var errSandboxRule = errors.New("a rule of kind sandbox_read or sandbox_write needs the running server; start it with 'runnel serve'")
+
+func (l localRules) remove(ctx context.Context, id int64) (*gateway.SandboxChange, error) {
 	if err := l.audit.record(audit.Record{Kind: audit.RuleRemoved, Rule: id}); err != nil {
-		return err
+		return nil, err
 	}
 	err := l.rules.DeleteRule(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return errors.New("there is no such rule; 'runnel rules list' lists all")
+		return nil, errors.New("there is no such rule; 'runnel rules list' lists all")
 	}
-	return err
+	return nil, err
 }

@@ -205,7 +205,10 @@ func (l localRules) explain(ctx context.Context, _ explainRequest, c rules.Call)
 
 // rowOf returns a stored rule as lists show it.
 func rowOf(r store.Rule) ruleRow {
-	row := ruleRow{r.ID, r.Effect, r.Kind, r.CLIType, r.ProjectDir, r.Tool, r.Pattern, r.Note, r.ByName, r.CreatedAt, r.Uses, nil}
+	row := ruleRow{
+		ID: r.ID, Effect: r.Effect, Kind: r.Kind, CLIType: r.CLIType, ProjectDir: r.ProjectDir, SessionID: r.SessionID, Tool: r.Tool, Pattern: r.Pattern,
+		Note: r.Note, By: r.ByName, CreatedAt: r.CreatedAt, Uses: r.Uses,
+	}
 	if !r.LastUsedAt.IsZero() {
 		row.LastUsedAt = &r.LastUsedAt
 	}
