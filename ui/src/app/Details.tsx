@@ -13,6 +13,7 @@ import { plain } from "../text/visible";
 import { modeLabel } from "../text/words";
 import type { ResolvedOption, SessionStatus } from "../wire/types";
 import { CopyButton } from "./Copy";
+import { Denials } from "./Denials";
 import { Dialog } from "./Dialog";
 import { Meter } from "./Meter";
 import { part } from "./parts";
@@ -23,7 +24,7 @@ const Events = part(() => import("./Events").then((m) => m.Events));
 
 /**
  * The panel with the plan of a session, its usage, all files that it changed,
- * the rules for it and facts about it.
+ * the paths that its sandbox seems to need, the rules for it and facts about it.
  */
 export function Details({
   s,
@@ -38,6 +39,7 @@ export function Details({
   const labels = useStore((st) => st.agents?.find((a) => a.cliType === s.cliType)?.modeLabels);
   const [shown, setShown] = useState<string>();
   const [events, setEvents] = useState(false);
+  const [ruled, setRuled] = useState(0); // changes of rules by this panel
   const changes = useMemo(
     () => transcript.turns.flatMap((t) => changesOf(t, s.files)),
     [transcript, s.files],
@@ -107,7 +109,8 @@ export function Details({
           ))}
         </ul>
       </section>
-      <Rules s={s} />
+      <Denials s={s} version={ruled} onChange={() => setRuled((n) => n + 1)} />
+      <Rules s={s} version={ruled} onChange={() => setRuled((n) => n + 1)} />
       <section aria-label="Session">
         <h3 className="mb-2 text-sm font-semibold">Session</h3>
         <Facts>

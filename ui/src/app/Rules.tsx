@@ -6,8 +6,19 @@ import { plain } from "../text/visible";
 import { api } from "../wire/http";
 import type { Rule, RuleFields, SessionStatus } from "../wire/types";
 
-/** The stored rules that may decide approvals of this session. */
-export function Rules({ s }: { s: SessionStatus }) {
+/**
+ * The stored rules that may decide approvals of this session, or let its sandbox
+ * reach paths. version changes when another part of the page has stored a rule.
+ */
+export function Rules({
+  s,
+  version = 0,
+  onChange,
+}: {
+  s: SessionStatus;
+  version?: number;
+  onChange?: () => void;
+}) {
   const [rules, setRules] = useState<Rule[]>();
   const [removed, setRemoved] = useState(0);
   const buttons = useRef<HTMLUListElement>(null);
@@ -20,7 +31,7 @@ export function Rules({ s }: { s: SessionStatus }) {
     return () => {
       over = true;
     };
-  }, [removed, s.pendingApprovals.length]);
+  }, [removed, version, s.pendingApprovals.length]);
   const own = rules?.filter((r) => isFor(r, s)) ?? [];
   const left = useRef<number>(undefined); // index of the removed rule, whose button had the focus
   useEffect(() => {
@@ -42,8 +53,12 @@ export function Rules({ s }: { s: SessionStatus }) {
             <p className="flex items-center gap-2 text-xs text-muted">
               <span className="min-w-0">
                 Rule {r.id}
-                {r.by && `, created by ${plain(r.by, 60)}`} on {absolute(r.createdAt)}, used{" "}
-                {plural(r.uses, "time")}
+                {r.by && `, created by ${plain(r.by, 60)}`} on {absolute(r.createdAt)}
+                {isSandbox(r)
+                  ? r.sessionId
+                    ? ", for this session"
+                    : ""
+                  : `, used ${plural(r.uses, "time")}`}
               </span>
               <button
                 type="button"
@@ -52,6 +67,7 @@ export function Rules({ s }: { s: SessionStatus }) {
                 onClick={async () => {
                   if (await attempt(() => api.removeRule(r.id))) left.current = i;
                   setRemoved((n) => n + 1);
+                  onChange?.();
                 }}
               >
                 Remove
@@ -73,6 +89,8 @@ export function RuleText({ rule, dir }: { rule: RuleFields; dir: string }) {
     fetch: "requests to ",
     connect: "connections to ",
     tool: "calls of ",
+    sandbox_read: "the sandbox to read ",
+    sandbox_write: "the sandbox to read and write ",
   };
   const pattern = rule.pattern ?? "";
   if ((rule.kind === "edit" || rule.kind === "read") && pattern === dir)
@@ -89,7 +107,13 @@ export function RuleText({ rule, dir }: { rule: RuleFields; dir: string }) {
   );
 }
 
+/** Whether a rule is about paths of sandboxes, and decides no calls. */
+function isSandbox(r: RuleFields): boolean {
+  return r.kind === "sandbox_read" || r.kind === "sandbox_write";
+}
+
 function isFor(r: Rule, s: SessionStatus): boolean {
+  if (r.sessionId && r.sessionId !== s.sessionId) return false;
   if (r.cliType && r.cliType !== s.cliType) return false;
   return !r.projectDir || s.projectDir === r.projectDir || s.projectDir.startsWith(`${r.projectDir}/`);
 }

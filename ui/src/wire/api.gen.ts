@@ -567,7 +567,7 @@ export interface paths {
         put?: never;
         /**
          * Store a rule
-         * @description Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
+         * @description Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule. A rule of kind sandbox_read or sandbox_write lets sandboxes reach a path outside of the project. It takes effect when an agent starts: the server stops the agents of idle sessions, and the next prompt starts and resumes them.
          */
         post: operations["createRule"];
         delete?: never;
@@ -856,6 +856,26 @@ export interface paths {
          * @description Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing. Fails as the deletion would, if the agent's stored conversations cannot be read.
          */
         get: operations["previewDeletion"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/denials": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get what a session's sandbox seems to need
+         * @description Requires the scope approve. Returns the existing paths outside of the session's sandbox that programs in it could not read or write, as the outputs of tools say. A program can print anything, so these are suggestions; POST /api/rules with kind sandbox_read or sandbox_write allows a path. Protected paths are never listed. A credential for one project gets FORBIDDEN. The record is empty if the session has no sandbox.
+         */
+        get: operations["getDenials"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2250,6 +2270,32 @@ export interface components {
             /** @description What becomes of the session's worktree. It is removed only if that loses no work and no ignored file. Absent if the session has none. */
             worktree?: components["schemas"]["DeletedWorktree"];
         };
+        Denial: {
+            /** @description What the program could not do with the path. */
+            access: components["schemas"]["DenialAccess"];
+            /**
+             * Format: date-time
+             * @description When the output said so for the first time.
+             */
+            at: string;
+            /** @description Absolute path, with its links resolved. It exists outside of the sandbox. For a file that could not be created, the directory. */
+            path: string;
+            /** @description The agent's name of the tool whose output said so. */
+            tool?: string;
+            /** @description Id of the turn. */
+            turnId?: string;
+        };
+        /** @enum {string} */
+        DenialAccess: "read" | "write";
+        DenialRecord: {
+            /** @description The denials, oldest first, at most 100. Those are left out that a rule of kind sandbox_read or sandbox_write allows now. */
+            denials: components["schemas"]["Denial"][];
+            /**
+             * Format: int64
+             * @description Number of further denials that the record does not have.
+             */
+            dropped: number;
+        };
         Done: Record<string, never>;
         Edit: {
             /** @description Whether every occurrence is replaced. Default: false; the text then occurs once. */
@@ -2554,11 +2600,13 @@ export interface components {
             projectDir?: string;
             /** @description Why the rule matches or does not, for people. */
             reason: string;
+            /** @description Id of the only session that the rule applies to. Absent: all sessions of projectDir. */
+            sessionId?: string;
             /** @description The agent's own name of the tool. Absent: all tools of the kind. */
             tool?: string;
             /**
              * Format: int64
-             * @description Number of approvals that the rule has decided.
+             * @description Number of approvals that the rule has decided. Always 0 for kind sandbox_read and sandbox_write.
              */
             uses: number;
         };
@@ -4214,11 +4262,13 @@ export interface components {
             pattern?: string;
             /** @description Directory of the sessions that the rule applies to, including its subdirectories. Absent: all directories. */
             projectDir?: string;
+            /** @description Id of the only session that the rule applies to. Absent: all sessions of projectDir. */
+            sessionId?: string;
             /** @description The agent's own name of the tool. Absent: all tools of the kind. */
             tool?: string;
             /**
              * Format: int64
-             * @description Number of approvals that the rule has decided.
+             * @description Number of approvals that the rule has decided. Always 0 for kind sandbox_read and sandbox_write.
              */
             uses: number;
         };
@@ -4236,6 +4286,8 @@ export interface components {
             pattern?: string;
             /** @description Directory of the sessions that the rule applies to, including its subdirectories. Absent: all directories. */
             projectDir?: string;
+            /** @description Id of the only session that the rule applies to. Absent: all sessions of projectDir. */
+            sessionId?: string;
             /** @description The agent's own name of the tool. Absent: all tools of the kind. */
             tool?: string;
         };
@@ -4243,7 +4295,7 @@ export interface components {
          * @description Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, connections from a sandbox with egress.mode ask, or one tool by its name.
          * @enum {string}
          */
-        RuleKind: "execute" | "edit" | "read" | "fetch" | "connect" | "tool";
+        RuleKind: "execute" | "edit" | "read" | "fetch" | "connect" | "tool" | "sandbox_read" | "sandbox_write";
         RuleRequest: {
             /** @description Kind of agent that the rule applies to. Default: all kinds. */
             cliType?: string;
@@ -4252,10 +4304,12 @@ export interface components {
             kind: components["schemas"]["RuleKind"];
             /** @description Note for people, at most 500 bytes. */
             note?: string;
-            /** @description What a call must match. For execute: a command, or its first words followed by *. For edit and read: a file, or a directory, which includes everything in it. For fetch: a host, or *. followed by a domain. For connect: the same, with an optional port (default: 443 and 80). For tool: no pattern. */
+            /** @description What a call must match. For execute: a command, or its first words followed by *. For edit and read: a file, or a directory, which includes everything in it. For fetch: a host, or *. followed by a domain. For connect: the same, with an optional port (default: 443 and 80). For tool: no pattern. For sandbox_read and sandbox_write: a file or a directory outside of the project that programs in a sandbox can read, or read and write. */
             pattern?: string;
             /** @description Directory of the sessions that the rule applies to, including its subdirectories. Default: all directories. */
             projectDir?: string;
+            /** @description Id of the only session that the rule applies to, for kind sandbox_read and sandbox_write. Default: all sessions of projectDir, which these kinds then require. */
+            sessionId?: string;
             /** @description The agent's own name of the tool. Required if kind is tool. Default: all tools of the kind. */
             tool?: string;
         };
@@ -4268,6 +4322,16 @@ export interface components {
          * @enum {string}
          */
         Sandbox: "off" | "files" | "project";
+        SandboxAnswer: {
+            /** @description For which open sessions the change of a rule of kind sandbox_read or sandbox_write has taken effect. Absent for other kinds. */
+            sandboxes?: components["schemas"]["SandboxChange"];
+        };
+        SandboxChange: {
+            /** @description Ids of the sessions in which a turn runs. The change takes effect with their next turn. */
+            nextTurn: string[];
+            /** @description Ids of the sessions whose agent was stopped. The next prompt starts it again, and it resumes its conversation. */
+            stopped: string[];
+        };
         /**
          * @description What a credential permits. read: read sessions and their events. send: create, prompt, cancel, end and delete sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials, and capture the raw lines of agents. No scope includes another.
          * @enum {string}
@@ -9544,7 +9608,7 @@ export interface operations {
                     "application/json": components["schemas"]["RuleAnswer"];
                 };
             };
-            /** @description Bad Request: INVALID_REQUEST */
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -9571,8 +9635,26 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
+            /** @description Not Found: PERSONA_NOT_FOUND, SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
             /** @description Request Timeout: INVALID_REQUEST */
             408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9772,7 +9854,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Done"];
+                    "application/json": components["schemas"]["SandboxAnswer"];
                 };
             };
             /** @description Bad Request: INVALID_REQUEST */
@@ -11581,6 +11663,112 @@ export interface operations {
             };
             /** @description Bad Gateway: AGENT_ERROR */
             502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    getDenials: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DenialRecord"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
                 headers: {
                     [name: string]: unknown;
                 };

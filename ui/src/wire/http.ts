@@ -6,6 +6,7 @@ import { alone } from "./alone";
 import { type AuditPage, parseAudit, parseVerified, type Verified } from "./audit";
 import { base } from "./base";
 import { type Committed, type Diffs, parseCommitted, parseDiff, parseDiffs, parseFolder } from "./changes";
+import { type Denial, parseDenials, parseSandboxChange, type SandboxChange } from "./denials";
 import { type Device, parseDevices } from "./devices";
 import { ApiError, sentence } from "./error";
 import { parseCompletion, parseFolder as parseCreated, parseFile, parseFolders } from "./files";
@@ -455,5 +456,13 @@ export const api = {
         `/api/retention${query({ olderThan: days === undefined ? undefined : `${Math.max(1, Math.round(days * 86_400_000))}ms` })}`,
       ),
     ),
+  denials: async (id: string): Promise<Denial[]> => parseDenials(await call("GET", `${session(id)}/denials`)),
+  /** Lets the sandbox of a session, or those of a project, reach a path. */
+  allowInSandbox: async (
+    kind: "sandbox_read" | "sandbox_write",
+    pattern: string,
+    place: { sessionId: string } | { projectDir: string },
+  ): Promise<SandboxChange | undefined> =>
+    parseSandboxChange(await post("/api/rules", { effect: "allow", kind, pattern, ...place })),
   removeRule: (id: number) => call("DELETE", `/api/rules/${id}`),
 };

@@ -485,14 +485,23 @@ export function parseProjects(v: unknown): Project[] {
   );
 }
 
-const ruleKinds = ["execute", "edit", "read", "fetch", "connect", "tool"] as const;
+const ruleKinds = [
+  "execute",
+  "edit",
+  "read",
+  "fetch",
+  "connect",
+  "tool",
+  "sandbox_read",
+  "sandbox_write",
+] as const;
 
 function ruleFields(v: unknown): RuleFields | undefined {
   if (!isObj(v)) return undefined;
   const kind = ruleKinds.find((k) => k === v.kind);
   if (!kind || (v.effect !== "allow" && v.effect !== "deny")) return undefined;
   const out: RuleFields = { effect: v.effect, kind };
-  for (const key of ["cliType", "projectDir", "tool", "pattern", "note"] as const) {
+  for (const key of ["cliType", "projectDir", "sessionId", "tool", "pattern", "note"] as const) {
     const text = optStr(v[key]);
     if (text !== undefined) out[key] = text;
   }

@@ -169,9 +169,10 @@ export type Options = Pick<Schemas["Options"], "model" | "config" | "persona" | 
 /** The content of a rule that decides approvals. */
 export interface RuleFields {
   effect: "allow" | "deny";
-  kind: "execute" | "edit" | "read" | "fetch" | "connect" | "tool";
+  kind: "execute" | "edit" | "read" | "fetch" | "connect" | "tool" | "sandbox_read" | "sandbox_write";
   cliType?: string; // absent: for all agents
   projectDir?: string; // absent: for all folders
+  sessionId?: string; // absent: for all sessions
   tool?: string;
   pattern?: string;
   note?: string;
