@@ -127,6 +127,9 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 	"getEgress": func(t *testing.T, r *routes) answer {
 		return r.get(t, "/api/session/"+r.ended+"/egress")
 	},
+	"getDenials": func(t *testing.T, r *routes) answer {
+		return r.get(t, "/api/session/"+r.ended+"/denials")
+	},
 	"forkSession": func(t *testing.T, r *routes) answer {
 		id := r.sessionOf(t, "claude-agent-acp")
 		r.turn(t, id, r.send(t, id, "hello"))
