@@ -112,7 +112,7 @@ func (g *Gateway) applySandbox(ctx context.Context, r store.Rule) *SandboxChange
 		later = later || e.started.Sandbox.IsOn() && e.inTurn() // also while the agent is being started
 		e.mu.Unlock()
 		if stopped {
-			g.awaitExit(ctx, e)
+			awaitExit(ctx, e, g.cfg.Logger)
 		}
 		g.unlock(e)
 		switch {
@@ -130,11 +130,11 @@ func (g *Gateway) applySandbox(ctx context.Context, r store.Rule) *SandboxChange
 const exitTimeout = time.Minute
 
 // awaitExit waits until the agent that the session stopped has exited.
-func (g *Gateway) awaitExit(ctx context.Context, e *entry) {
+func awaitExit(ctx context.Context, e *entry, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, exitTimeout)
 	defer cancel()
 	if err := e.session.AwaitExit(ctx); err != nil {
-		g.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the agent of an outdated sandbox has not exited yet", slog.String("session", e.session.ID()), slog.String("error", err.Error()))
+		log.LogAttrs(ctx, slog.LevelWarn, "the agent of an outdated sandbox has not exited yet", slog.String("session", e.session.ID()), slog.String("error", err.Error()))
 	}
 }
 

@@ -67,7 +67,7 @@
 //  8. sessions.mu: the open sessions, entry.users and the state of the queue's
 //     goroutines.
 //  9. entry.mu: held briefly.
-//  10. capture.mu, checkpoints.mu, deletionHook.mu, egressRecords.mu, feed.mu,
+//  10. capture.mu, checkpoints.mu, deletionHook.mu, egressRecords.mu, denialRecords.mu, feed.mu,
 //     follows.mu, governor.mu, hiddenList.mu, limiter.mu, recordWriter.mu, roster.mu,
 //     rulebook.mu, tally.mu, tapFilter.mu, unknowns.mu and writers.mu: no other
 //     lock is taken while one of them is held.

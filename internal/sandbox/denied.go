@@ -44,7 +44,7 @@ func NewSuggester(dirs, protected []string) *Suggester {
 // would change nothing, or if the path does not exist; if it is missing and
 // Write is set, the allowance is for its directory.
 //
-// The path comes from the output of a hostile program. So Suggest looks at the
+// The path comes from the output of a hostile program. So Suggest reads the
 // disk only below directories that are not protected, and only on local file
 // systems: a look-up in a directory of an automounter would send the name to a
 // host of the program's choice.

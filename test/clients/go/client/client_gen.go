@@ -465,6 +465,24 @@ func (e ContentKind) Valid() bool {
 	}
 }
 
+// Defines values for DenialAccess.
+const (
+	DenialAccessRead  DenialAccess = "read"
+	DenialAccessWrite DenialAccess = "write"
+)
+
+// Valid indicates whether the value is a known member of the DenialAccess enum.
+func (e DenialAccess) Valid() bool {
+	switch e {
+	case DenialAccessRead:
+		return true
+	case DenialAccessWrite:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Effect.
 const (
 	EffectAllow Effect = "allow"
@@ -1697,12 +1715,14 @@ func (e ResumeStatus) Valid() bool {
 
 // Defines values for RuleKind.
 const (
-	RuleKindConnect RuleKind = "connect"
-	RuleKindEdit    RuleKind = "edit"
-	RuleKindExecute RuleKind = "execute"
-	RuleKindFetch   RuleKind = "fetch"
-	RuleKindRead    RuleKind = "read"
-	RuleKindTool    RuleKind = "tool"
+	RuleKindConnect      RuleKind = "connect"
+	RuleKindEdit         RuleKind = "edit"
+	RuleKindExecute      RuleKind = "execute"
+	RuleKindFetch        RuleKind = "fetch"
+	RuleKindRead         RuleKind = "read"
+	RuleKindSandboxRead  RuleKind = "sandbox_read"
+	RuleKindSandboxWrite RuleKind = "sandbox_write"
+	RuleKindTool         RuleKind = "tool"
 )
 
 // Valid indicates whether the value is a known member of the RuleKind enum.
@@ -1717,6 +1737,10 @@ func (e RuleKind) Valid() bool {
 	case RuleKindFetch:
 		return true
 	case RuleKindRead:
+		return true
+	case RuleKindSandboxRead:
+		return true
+	case RuleKindSandboxWrite:
 		return true
 	case RuleKindTool:
 		return true
@@ -3236,6 +3260,36 @@ type Deletion struct {
 	Worktree *DeletedWorktree `json:"worktree,omitempty"`
 }
 
+// Denial defines model for Denial.
+type Denial struct {
+	// Access What the program could not do with the path.
+	Access DenialAccess `json:"access"`
+
+	// At When the output said so for the first time.
+	At time.Time `json:"at"`
+
+	// Path Absolute path, with its links resolved. It exists outside of the sandbox. For a file that could not be created, the directory.
+	Path string `json:"path"`
+
+	// Tool The agent's name of the tool whose output said so.
+	Tool *string `json:"tool,omitempty"`
+
+	// TurnId Id of the turn.
+	TurnId *string `json:"turnId,omitempty"`
+}
+
+// DenialAccess defines model for DenialAccess.
+type DenialAccess string
+
+// DenialRecord defines model for DenialRecord.
+type DenialRecord struct {
+	// Denials The denials, oldest first, at most 100. Those are left out that a rule of kind sandbox_read or sandbox_write allows now.
+	Denials []Denial `json:"denials"`
+
+	// Dropped Number of further denials that the record does not have.
+	Dropped int64 `json:"dropped"`
+}
+
 // Done defines model for Done.
 type Done = map[string]interface{}
 
@@ -3569,10 +3623,13 @@ type ExplainedRule struct {
 	// Reason Why the rule matches or does not, for people.
 	Reason string `json:"reason"`
 
+	// SessionId Id of the only session that the rule applies to. Absent: all sessions of projectDir.
+	SessionId *string `json:"sessionId,omitempty"`
+
 	// Tool The agent's own name of the tool. Absent: all tools of the kind.
 	Tool *string `json:"tool,omitempty"`
 
-	// Uses Number of approvals that the rule has decided.
+	// Uses Number of approvals that the rule has decided. Always 0 for kind sandbox_read and sandbox_write.
 	Uses int64 `json:"uses"`
 }
 
@@ -5484,10 +5541,13 @@ type Rule struct {
 	// ProjectDir Directory of the sessions that the rule applies to, including its subdirectories. Absent: all directories.
 	ProjectDir *string `json:"projectDir,omitempty"`
 
+	// SessionId Id of the only session that the rule applies to. Absent: all sessions of projectDir.
+	SessionId *string `json:"sessionId,omitempty"`
+
 	// Tool The agent's own name of the tool. Absent: all tools of the kind.
 	Tool *string `json:"tool,omitempty"`
 
-	// Uses Number of approvals that the rule has decided.
+	// Uses Number of approvals that the rule has decided. Always 0 for kind sandbox_read and sandbox_write.
 	Uses int64 `json:"uses"`
 }
 
@@ -5516,6 +5576,9 @@ type RuleFields struct {
 	// ProjectDir Directory of the sessions that the rule applies to, including its subdirectories. Absent: all directories.
 	ProjectDir *string `json:"projectDir,omitempty"`
 
+	// SessionId Id of the only session that the rule applies to. Absent: all sessions of projectDir.
+	SessionId *string `json:"sessionId,omitempty"`
+
 	// Tool The agent's own name of the tool. Absent: all tools of the kind.
 	Tool *string `json:"tool,omitempty"`
 }
@@ -5537,11 +5600,14 @@ type RuleRequest struct {
 	// Note Note for people, at most 500 bytes.
 	Note *string `json:"note,omitempty"`
 
-	// Pattern What a call must match. For execute: a command, or its first words followed by *. For edit and read: a file, or a directory, which includes everything in it. For fetch: a host, or *. followed by a domain. For connect: the same, with an optional port (default: 443 and 80). For tool: no pattern.
+	// Pattern What a call must match. For execute: a command, or its first words followed by *. For edit and read: a file, or a directory, which includes everything in it. For fetch: a host, or *. followed by a domain. For connect: the same, with an optional port (default: 443 and 80). For tool: no pattern. For sandbox_read and sandbox_write: a file or a directory outside of the project that programs in a sandbox can read, or read and write.
 	Pattern *string `json:"pattern,omitempty"`
 
 	// ProjectDir Directory of the sessions that the rule applies to, including its subdirectories. Default: all directories.
 	ProjectDir *string `json:"projectDir,omitempty"`
+
+	// SessionId Id of the only session that the rule applies to, for kind sandbox_read and sandbox_write. Default: all sessions of projectDir, which these kinds then require.
+	SessionId *string `json:"sessionId,omitempty"`
 
 	// Tool The agent's own name of the tool. Required if kind is tool. Default: all tools of the kind.
 	Tool *string `json:"tool,omitempty"`
@@ -5555,6 +5621,21 @@ type RulesAnswer struct {
 
 // Sandbox What the agent and the processes that it starts can reach. off: what the server's user can reach. files: of the files, only the project, the agent's own state and the programs of the system; the network and unix sockets are not limited; needs Linux with Landlock. project: the project, the agent's own state, the programs of the system, and the network only through egress; needs Linux and bubblewrap. The strictest value of all sources counts. Default: off.
 type Sandbox string
+
+// SandboxAnswer defines model for SandboxAnswer.
+type SandboxAnswer struct {
+	// Sandboxes For which open sessions the change of a rule of kind sandbox_read or sandbox_write has taken effect. Absent for other kinds.
+	Sandboxes *SandboxChange `json:"sandboxes,omitempty"`
+}
+
+// SandboxChange defines model for SandboxChange.
+type SandboxChange struct {
+	// NextTurn Ids of the sessions in which a turn runs. The change takes effect with their next turn.
+	NextTurn []string `json:"nextTurn"`
+
+	// Stopped Ids of the sessions whose agent was stopped. The next prompt starts it again, and it resumes its conversation.
+	Stopped []string `json:"stopped"`
+}
 
 // Scope What a credential permits. read: read sessions and their events. send: create, prompt, cancel, end and delete sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials, and capture the raw lines of agents. No scope includes another.
 type Scope string
@@ -10413,7 +10494,7 @@ type ClientInterface interface {
 
 	// CreateRuleWithBody Store a rule
 	//
-	// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
+	// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule. A rule of kind sandbox_read or sandbox_write lets sandboxes reach a path outside of the project. It takes effect when an agent starts: the server stops the agents of idle sessions, and the next prompt starts and resumes them.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10422,7 +10503,7 @@ type ClientInterface interface {
 
 	// CreateRule Store a rule
 	//
-	// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
+	// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule. A rule of kind sandbox_read or sandbox_write lets sandboxes reach a path outside of the project. It takes effect when an agent starts: the server stops the agents of idle sessions, and the next prompt starts and resumes them.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10608,6 +10689,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/session/{id}/deletion (the `PreviewDeletion` operationId).
 	PreviewDeletion(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetDenials Get what a session's sandbox seems to need
+	//
+	// Requires the scope approve. Returns the existing paths outside of the session's sandbox that programs in it could not read or write, as the outputs of tools say. A program can print anything, so these are suggestions; POST /api/rules with kind sandbox_read or sandbox_write allows a path. Protected paths are never listed. A credential for one project gets FORBIDDEN. The record is empty if the session has no sandbox.
+	//
+	// Corresponds with GET /api/session/{id}/denials (the `GetDenials` operationId).
+	GetDenials(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetEgress Get what a session's sandbox reached
 	//
@@ -11904,7 +11992,7 @@ func (c *Client) ListRules(ctx context.Context, reqEditors ...RequestEditorFn) (
 
 // CreateRuleWithBody Store a rule
 //
-// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
+// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule. A rule of kind sandbox_read or sandbox_write lets sandboxes reach a path outside of the project. It takes effect when an agent starts: the server stops the agents of idle sessions, and the next prompt starts and resumes them.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11923,7 +12011,7 @@ func (c *Client) CreateRuleWithBody(ctx context.Context, contentType string, bod
 
 // CreateRule Store a rule
 //
-// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
+// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule. A rule of kind sandbox_read or sandbox_write lets sandboxes reach a path outside of the project. It takes effect when an agent starts: the server stops the agents of idle sessions, and the next prompt starts and resumes them.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12330,6 +12418,23 @@ func (c *Client) ListChanges(ctx context.Context, id string, params *ListChanges
 // Corresponds with GET /api/session/{id}/deletion (the `PreviewDeletion` operationId).
 func (c *Client) PreviewDeletion(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPreviewDeletionRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetDenials Get what a session's sandbox seems to need
+//
+// Requires the scope approve. Returns the existing paths outside of the session's sandbox that programs in it could not read or write, as the outputs of tools say. A program can print anything, so these are suggestions; POST /api/rules with kind sandbox_read or sandbox_write allows a path. Protected paths are never listed. A credential for one project gets FORBIDDEN. The record is empty if the session has no sandbox.
+//
+// Corresponds with GET /api/session/{id}/denials (the `GetDenials` operationId).
+func (c *Client) GetDenials(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDenialsRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -15875,6 +15980,40 @@ func NewPreviewDeletionRequest(server string, id string) (*http.Request, error) 
 	return req, nil
 }
 
+// NewGetDenialsRequest constructs an http.Request for the GetDenials method
+func NewGetDenialsRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/denials", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetEgressRequest constructs an http.Request for the GetEgress method
 func NewGetEgressRequest(server string, id string) (*http.Request, error) {
 	var err error
@@ -18322,7 +18461,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateRuleWithBodyWithResponse Store a rule
 	//
-	// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
+	// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule. A rule of kind sandbox_read or sandbox_write lets sandboxes reach a path outside of the project. It takes effect when an agent starts: the server stops the agents of idle sessions, and the next prompt starts and resumes them.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18331,7 +18470,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateRuleWithResponse Store a rule
 	//
-	// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
+	// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule. A rule of kind sandbox_read or sandbox_write lets sandboxes reach a path outside of the project. It takes effect when an agent starts: the server stops the agents of idle sessions, and the next prompt starts and resumes them.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18535,6 +18674,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/session/{id}/deletion (the `PreviewDeletion` operationId).
 	PreviewDeletionWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*PreviewDeletionResponse, error)
+
+	// GetDenialsWithResponse Get what a session's sandbox seems to need
+	//
+	// Requires the scope approve. Returns the existing paths outside of the session's sandbox that programs in it could not read or write, as the outputs of tools say. A program can print anything, so these are suggestions; POST /api/rules with kind sandbox_read or sandbox_write allows a path. Protected paths are never listed. A credential for one project gets FORBIDDEN. The record is empty if the session has no sandbox.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/denials (the `GetDenials` operationId).
+	GetDenialsWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetDenialsResponse, error)
 
 	// GetEgressWithResponse Get what a session's sandbox reached
 	//
@@ -22894,8 +23042,12 @@ type CreateRuleResponse struct {
 	JSON401 *Error
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
 	// JSON408 the response for an HTTP 408 `application/json` response
 	JSON408 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *Error
 	// JSON415 the response for an HTTP 415 `application/json` response
@@ -22932,9 +23084,19 @@ func (r CreateRuleResponse) GetJSON403() *Error {
 	return r.JSON403
 }
 
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r CreateRuleResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
 // GetJSON408 returns the response for an HTTP 408 `application/json` response
 func (r CreateRuleResponse) GetJSON408() *Error {
 	return r.JSON408
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r CreateRuleResponse) GetJSON409() *Error {
+	return r.JSON409
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -23123,7 +23285,7 @@ type DeleteRuleResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Done
+	JSON200 *SandboxAnswer
 	// JSON400 the response for an HTTP 400 `application/json` response
 	JSON400 *Error
 	// JSON401 the response for an HTTP 401 `application/json` response
@@ -23145,7 +23307,7 @@ type DeleteRuleResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r DeleteRuleResponse) GetJSON200() *Done {
+func (r DeleteRuleResponse) GetJSON200() *SandboxAnswer {
 	return r.JSON200
 }
 
@@ -24927,6 +25089,117 @@ func (r PreviewDeletionResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r PreviewDeletionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetDenialsResponse429Headers the declared response headers of an HTTP 429 response for GetDenials
+type GetDenialsResponse429Headers struct {
+	RetryAfter *int
+}
+
+type GetDenialsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DenialRecord
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GetDenialsResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetDenialsResponse) GetJSON200() *DenialRecord {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GetDenialsResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GetDenialsResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GetDenialsResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GetDenialsResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r GetDenialsResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r GetDenialsResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r GetDenialsResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GetDenialsResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetDenialsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDenialsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDenialsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDenialsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDenialsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -30325,7 +30598,7 @@ func (c *ClientWithResponses) ListRulesWithResponse(ctx context.Context, reqEdit
 
 // CreateRuleWithBodyWithResponse Store a rule
 //
-// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
+// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule. A rule of kind sandbox_read or sandbox_write lets sandboxes reach a path outside of the project. It takes effect when an agent starts: the server stops the agents of idle sessions, and the next prompt starts and resumes them.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -30340,7 +30613,7 @@ func (c *ClientWithResponses) CreateRuleWithBodyWithResponse(ctx context.Context
 
 // CreateRuleWithResponse Store a rule
 //
-// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
+// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule. A rule of kind sandbox_read or sandbox_write lets sandboxes reach a path outside of the project. It takes effect when an agent starts: the server stops the agents of idle sessions, and the next prompt starts and resumes them.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -30681,6 +30954,21 @@ func (c *ClientWithResponses) PreviewDeletionWithResponse(ctx context.Context, i
 		return nil, err
 	}
 	return ParsePreviewDeletionResponse(rsp)
+}
+
+// GetDenialsWithResponse Get what a session's sandbox seems to need
+//
+// Requires the scope approve. Returns the existing paths outside of the session's sandbox that programs in it could not read or write, as the outputs of tools say. A program can print anything, so these are suggestions; POST /api/rules with kind sandbox_read or sandbox_write allows a path. Protected paths are never listed. A credential for one project gets FORBIDDEN. The record is empty if the session has no sandbox.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/denials (the `GetDenials` operationId).
+func (c *ClientWithResponses) GetDenialsWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetDenialsResponse, error) {
+	rsp, err := c.GetDenials(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDenialsResponse(rsp)
 }
 
 // GetEgressWithResponse Get what a session's sandbox reached
@@ -35099,12 +35387,26 @@ func ParseCreateRuleResponse(rsp *http.Response) (*CreateRuleResponse, error) {
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
 		var dest Error
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest Error
@@ -35290,7 +35592,7 @@ func ParseDeleteRuleResponse(rsp *http.Response) (*DeleteRuleResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Done
+		var dest SandboxAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -36949,6 +37251,108 @@ func ParsePreviewDeletionResponse(rsp *http.Response) (*PreviewDeletionResponse,
 	switch {
 	case rsp.StatusCode == 429:
 		var headers PreviewDeletionResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetDenialsResponse parses an HTTP response from a GetDenialsWithResponse call
+func ParseGetDenialsResponse(rsp *http.Response) (*GetDenialsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDenialsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DenialRecord
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers GetDenialsResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
