@@ -244,6 +244,13 @@ type (
 	Programmable interface {
 		WithProgram(command, env []string) Provider
 	}
+	// A StateKeeper knows where its agent stores files outside of projects:
+	// conversations, logins and settings. StatePaths returns absolute paths of
+	// the environment in which the provider starts the agent, whether they exist
+	// or not. No rule lets the sandbox of any agent reach one of them.
+	StateKeeper interface {
+		StatePaths() []string
+	}
 	// A ConnPrototype returns a value of the type of its connections. Callers
 	// find out which interfaces the type implements, and call no method of it.
 	ConnPrototype interface {
@@ -393,6 +400,7 @@ type Options struct {
 	OneTurn               bool                       `json:"-"` // the agent has one turn and no background tasks after it. A Run sets it
 	Limits                Limits                     `json:"-"` // of the agent and all processes that it starts; set by a provider with [Limiter.WithLimits]. Default: none
 	Protected             []string                   `json:"-"` // absolute paths that no sandbox contains, in addition to those of Runnel's own list. Default: none
+	Withheld              []string                   `json:"-"` // absolute paths that Allowed does not reach, in addition to Protected: the state of all agents, see [StateKeeper]. Default: none
 	Allowed               []AllowedPath              `json:"-"` // paths outside of the session's directories that the sandbox contains, too. They are checked at each start. Default: none
 	RefusedPorts          []int                      `json:"-"` // ports of this machine that no sandbox reaches, whatever Egress allows. Default: none
 	Reached               func(EgressAttempt)        `json:"-"` // called with each attempt to reach the network from a sandbox, from any goroutine; it must not block. Default: none

@@ -159,7 +159,7 @@ func (as Approvals) AllowInSandbox(ctx context.Context, r store.Rule) (store.Rul
 	if err != nil {
 		return r, nil, runnel.Fail(runnel.InvalidRequest, err.Error())
 	}
-	path, err := sandbox.Allowance{Path: r.Pattern, Write: r.Kind == store.RuleSandboxWrite}.Check(as.g.opener.protected())
+	path, err := sandbox.Allowance{Path: r.Pattern, Write: r.Kind == store.RuleSandboxWrite}.Check(slices.Concat(as.g.opener.protected(), as.g.opener.withheld()))
 	if err != nil {
 		return r, nil, runnel.Fail(runnel.InvalidRequest, "pattern: "+err.Error())
 	}
@@ -204,6 +204,17 @@ func (o *opener) protected() []string {
 		return o.cfg.Protected
 	}
 	return append([]string{o.cfg.DataDir}, o.cfg.Protected...)
+}
+
+// withheld returns the paths that no allowance reaches, in addition to those of
+// protected: the state of all agents.
+func (o *opener) withheld() (paths []string) {
+	for _, p := range o.cfg.Providers {
+		if keeper, ok := p.(runnel.StateKeeper); ok {
+			paths = append(paths, keeper.StatePaths()...)
+		}
+	}
+	return paths
 }
 
 // removeOf removes the rules for one session, which was deleted. It logs its own

@@ -310,7 +310,7 @@ func (e *entry) noteDenials(ev event.Event, item event.FinalItem) {
 		opt := e.started
 		j := denialJob{
 			session: e.rec.ID, turn: ev.Turn, tool: call.tool, output: bothEnds(f.Output), paths: call.paths, at: ev.At,
-			dirs: e.reached(), protected: opt.Protected,
+			dirs: e.reached(), protected: slices.Concat(opt.Protected, opt.Withheld),
 		}
 		if opt.Filter != nil {
 			j.clean = func() runnel.Filter { return opt.Filter(opt) }

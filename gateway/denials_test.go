@@ -102,7 +102,12 @@ func TestOutputOfAHostileProgramSuggestsNoProtectedPath(t *testing.T) {
 	rs := newDenialRecords(data, slog.New(slog.DiscardHandler))
 	e, outside := sandboxed(t, rs)
 	home := filepath.Dir(outside)
-	for _, path := range []string{filepath.Join(home, ".ssh"), filepath.Join(home, ".ssh", "id"), home, "/etc/shadow", "/run", "/proc/1/environ", "/", "/tmp", outside + "/none", outside + "\x1b[2J", outside + "\u202e"} {
+	state := filepath.Join(home, "state-of-another-agent")
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	e.started.Withheld = []string{state}
+	for _, path := range []string{state, filepath.Join(home, ".ssh"), filepath.Join(home, ".ssh", "id"), home, "/etc/shadow", "/run", "/proc/1/environ", "/", "/tmp", outside + "/none", outside + "\x1b[2J", outside + "\u202e"} {
 		e.printed("t", "Permission denied: "+path+"\ncat: '"+path+"': No such file or directory\ntouch: cannot touch '"+path+"': Read-only file system")
 	}
 	e.printed("t", "cat: "+outside+": Permission denied")

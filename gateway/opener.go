@@ -232,7 +232,7 @@ func (o *opener) complete(opt runnel.Options, dir string) (runnel.Options, error
 	}
 	opt.Dir, opt.AllowBypass, opt.Filter, opt.Trusted = dir, o.cfg.AllowBypass, o.cfg.Filter, o.projects.trusts(dir)
 	opt.UntrustedDirs = Untrusted(o.cfg.TrustedDirs, opt.AddDirs)
-	opt.Protected, opt.RefusedPorts = o.protected(), o.cfg.RefusedPorts
+	opt.Protected, opt.Withheld, opt.RefusedPorts = o.protected(), o.withheld(), o.cfg.RefusedPorts
 	opt.Warn = func(code, message string) {
 		o.cfg.Logger.Warn(message, slog.String("code", code), slog.String("dir", dir))
 	}

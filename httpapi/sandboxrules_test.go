@@ -13,6 +13,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/provider/script"
 )
 
 // sandboxRule returns the body of a rule about sandboxes.
@@ -47,11 +48,24 @@ func TestPathIsAllowedForTheSandboxesOfAProject(t *testing.T) {
 	}
 }
 
+// stateKeeper is a provider whose agent has state outside of projects.
+type stateKeeper struct {
+	*script.Provider
+	state []string
+}
+
+func (stateKeeper) Name() string           { return "keeper" }
+func (stateKeeper) AgentKind() string      { return "keeper" }
+func (p stateKeeper) StatePaths() []string { return p.state }
+
 func TestPathThatNoSandboxMayReachIsNotAllowed(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has sandboxes")
 	}
-	rg := newRig(t)
+	state := filepath.Join(real(t, t.TempDir()), "state")
+	rg := newRig(t, func(_ *Config, c *gateway.Config) {
+		c.Providers = append(c.Providers, stateKeeper{script.New(), []string{state}})
+	})
 	project, data := real(t, t.TempDir()), real(t, t.TempDir())
 	home := real(t, t.TempDir())
 	t.Setenv("HOME", home)
@@ -69,7 +83,9 @@ func TestPathThatNoSandboxMayReachIsNotAllowed(t *testing.T) {
 		"/run/docker.sock":              "/run",
 		filepath.Join(data, "none"):     "does not exist",
 		"data":                          "not an absolute path",
-		filepath.Join(home, ".claude"):  "no sandbox may show",
+		state:                           "no sandbox may show",
+		filepath.Join(state, "login"):   state,
+		filepath.Dir(state):             state,
 	} {
 		for _, kind := range []string{"sandbox_read", "sandbox_write"} {
 			body := sandboxRule(map[string]string{"effect": "allow", "kind": kind, "pattern": path, "projectDir": project})

@@ -216,7 +216,7 @@ func (e *surroundings) rewrite(cmd *Command, k kept, opt runnel.Options) error {
 	box := sandbox.Box{
 		Dir: dir, Dirs: opt.AddDirs, State: cmd.Enclosure.State, Files: files,
 		Copies: cmd.Enclosure.Copies, Edit: edit, Scratch: filepath.Join(e.dir, copyDir), Read: cmd.Enclosure.Read, Private: cmd.Enclosure.Private,
-		Allowed: allowances(opt.Allowed), Protected: opt.Protected, Program: cmd.Path, Args: cmd.Args, Env: overridden(cmd.Env, slices.Concat(cmd.Enclosure.Env, cmd.Enclosure.Quiet)), Start: cmd.dir,
+		Allowed: allowances(opt.Allowed), Protected: opt.Protected, Withheld: opt.Withheld, Program: cmd.Path, Args: cmd.Args, Env: overridden(cmd.Env, slices.Concat(cmd.Enclosure.Env, cmd.Enclosure.Quiet)), Start: cmd.dir,
 		Socket: filepath.Join(e.dir, socketDir), Ports: k.Policy.Ports(),
 		Own: filepath.Join(e.dir, ownDir), TempVars: cmd.Enclosure.Temp,
 	}

@@ -22,11 +22,11 @@ type Allowance struct {
 }
 
 // withheld are paths below a home directory, besides secrets, that no allowance
-// contains or is part of: the state of agents and of Runnel, sockets and images
-// of container daemons, profiles of browsers and mail programs, and histories.
+// contains or is part of: the state of programs that Runnel does not start, and
+// of Runnel, sockets and images of container daemons, profiles of browsers and
+// mail programs, and histories. The state of Runnel's agents is in Box.Withheld.
 var withheld = []string{
-	".claude", ".claude.json", ".codex", ".gemini", ".qwen", ".copilot", ".cursor", ".opencode", ".aider", ".continue", ".kimi", ".grok", ".amp", ".goose", ".codeium",
-	".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode", ".config/github-copilot", ".config/goose", ".config/amp", ".local/share/amp",
+	".cursor", ".aider", ".continue", ".kimi", ".grok", ".amp", ".goose", ".codeium", ".config/goose", ".config/amp", ".local/share/amp",
 	".config/runnel", ".local/share/runnel", ".local/state/runnel", ".cache/runnel",
 	".colima", ".lima", ".rd", ".orbstack", ".minikube", ".local/share/containers", ".local/share/docker", ".config/docker",
 	".config/vivaldi", ".config/opera", ".config/google-chrome-beta", ".config/google-chrome-unstable", ".config/net.imput.helium", ".zen", ".librewolf", ".waterfox",
@@ -37,10 +37,9 @@ var withheld = []string{
 	".python_history", ".node_repl_history", ".psql_history", ".mysql_history", ".sqlite_history", ".histfile", ".history", ".local/share/fish",
 }
 
-// stateVariables name the directories of agents, if these are elsewhere.
-var stateVariables = []string{
-	"CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "QWEN_HOME", "COPILOT_HOME", "OPENCODE_CONFIG_DIR", "XDG_RUNTIME_DIR", "GNUPGHOME", "DOCKER_CONFIG", "KUBECONFIG",
-}
+// stateVariables name directories with secrets or sockets, if these are
+// elsewhere.
+var stateVariables = []string{"XDG_RUNTIME_DIR", "GNUPGHOME", "DOCKER_CONFIG", "KUBECONFIG"}
 
 // socketVariables name sockets, some as URLs.
 var socketVariables = []string{"SSH_AUTH_SOCK", "DOCKER_HOST", "CONTAINER_HOST", "DBUS_SESSION_BUS_ADDRESS", "TMUX"}
@@ -72,8 +71,11 @@ func (g guard) refuse(a Allowance) error { return g.widened().check(a) }
 // reason for an allowance.
 func (g guard) widened() guard {
 	g.paths = slices.Clone(g.paths)
+	for _, p := range g.withheld {
+		g.paths = append(g.paths, real(p))
+	}
 	for _, home := range g.homes {
-		for _, p := range withheld {
+		for _, p := range slices.Concat(withheld, g.inHomes()) {
 			g.paths = append(g.paths, real(filepath.Join(home, p)))
 		}
 	}
@@ -90,11 +92,26 @@ func (g guard) widened() guard {
 	return g
 }
 
+// inHomes returns the withheld paths that lie in a home directory, relative to
+// that directory. Other users have the same programs.
+func (g guard) inHomes() (names []string) {
+	for _, p := range g.withheld {
+		p = filepath.Join(real(filepath.Dir(p)), filepath.Base(p))
+		for _, home := range g.homes {
+			if rel, err := filepath.Rel(home, p); err == nil && rel != "." && filepath.IsLocal(rel) {
+				names = append(names, rel)
+			}
+		}
+	}
+	return names
+}
+
 // check fails if a widened guard refuses an allowance.
 func (g guard) check(a Allowance) error {
 	if other := homeOf(a.Path); other != "" && !slices.Contains(g.homes, other) {
+		others := g.inHomes()
 		g.homes, g.paths = append(slices.Clone(g.homes), other), slices.Clone(g.paths)
-		for _, p := range slices.Concat(secrets, withheld) {
+		for _, p := range slices.Concat(secrets, withheld, others) {
 			g.paths = append(g.paths, filepath.Join(other, p))
 		}
 	}
@@ -295,7 +312,7 @@ func (a Allowance) recheck(protected []string, g guard) error {
 // allow adds the allowed paths to the mounts.
 func (m *mounts) allow(b Box, g guard, git gitRule) error {
 	for _, a := range b.Allowed {
-		if err := a.recheck(b.Protected, g); err != nil {
+		if err := a.recheck(slices.Concat(b.Protected, b.Withheld), g); err != nil {
 			return err
 		}
 		for _, own := range slices.Concat(g.agent, b.State, b.Files, b.Copies, b.Read) {

@@ -124,10 +124,9 @@ func TestExchangedAllowedPathShowsNothingElse(t *testing.T) {
 func TestProtectedPathsAreNeverAllowed(t *testing.T) {
 	w := newWorld(t)
 	data := w.homed(t)
-	t.Setenv("CODEX_HOME", filepath.Join(w.home, "codex-state"))
 	t.Setenv("SSH_AUTH_SOCK", filepath.Join(w.home, "agent.sock"))
 	t.Setenv("PATH", filepath.Join(w.home, "tools")+":"+os.Getenv("PATH"))
-	for _, dir := range []string{"codex-state", ".mozilla", ".config/x", ".cache/y", "go/bin", "tools", "code/repo/.git/hooks", "code/bare/objects", "runnel-data/run"} {
+	for _, dir := range []string{"agent-state", ".mozilla", ".config/x", ".cache/y", "go/bin", "tools", "code/repo/.git/hooks", "code/bare/objects", "runnel-data/run"} {
 		if err := os.MkdirAll(filepath.Join(w.home, dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -152,11 +151,11 @@ func TestProtectedPathsAreNeverAllowed(t *testing.T) {
 	if err := os.Link(filepath.Join(w.home, ".ssh/id"), filepath.Join(w.home, "code/hard")); err != nil {
 		t.Fatal(err)
 	}
-	protected := []string{filepath.Join(w.home, "runnel-data")}
+	protected := []string{filepath.Join(w.home, "runnel-data"), filepath.Join(w.home, "agent-state"), filepath.Join(w.home, ".other-agent")}
 	at := func(name string) string { return filepath.Join(w.home, name) }
 	for _, path := range []string{
-		at(".ssh"), at(".ssh/id"), at(".aws"), at(".aws/none"), w.home, at(".config"), at(".mozilla"), at(".claude"), at(".claude/projects"), at(".claude.json"), at(".local"), at(".local/share"),
-		at("codex-state"), at("agent.sock"), at("runnel-data"), at("runnel-data/run"), at("code/innocent"), at("code/innocent/id"), at("code/hard"), sockets, sockets + "/s",
+		at(".ssh"), at(".ssh/id"), at(".aws"), at(".aws/none"), w.home, at(".config"), at(".mozilla"), at(".other-agent"), at(".other-agent/projects"), "/home/somebody/.other-agent/login", at(".local"), at(".local/share"),
+		at("agent-state"), at("agent.sock"), at("runnel-data"), at("runnel-data/run"), at("code/innocent"), at("code/innocent/id"), at("code/hard"), sockets, sockets + "/s",
 		"/", "/home", "/tmp", "/etc", "/etc/shadow", "/run", "/run/docker.sock", "/var/run/docker.sock", "/var/lib", "/var/lib/docker", "/proc/1", "/dev/null", "/dev/shm", "/root/.ssh", "/home/somebody/.ssh/id", "/home/somebody",
 		at("code/none"), "code/data",
 	} {
@@ -181,6 +180,34 @@ func TestProtectedPathsAreNeverAllowed(t *testing.T) {
 	}
 	if _, err := (Allowance{Path: at(".config/x")}).Check(protected); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestStateOfAnotherAgentIsNeverAllowed(t *testing.T) {
+	w := newWorld(t)
+	data := w.homed(t)
+	other := filepath.Join(w.home, "other-agent")
+	if err := os.MkdirAll(filepath.Join(other, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, write := range []bool{false, true} {
+		for _, path := range []string{other, filepath.Join(other, "sub")} {
+			b := w.box("true")
+			b.Allowed = []Allowance{{path, write}}
+			if _, _, _, err := b.Command(); err != nil {
+				t.Fatalf("without Withheld: %v", err)
+			}
+			b.Withheld = []string{other}
+			if _, _, _, err := b.Command(); err == nil || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s (write: %v) is in the sandbox: %v", path, write, err)
+			}
+		}
+	}
+	b := w.box("cat .agent/state/known code/project/file; cat " + data + "/file")
+	b.Start, b.Withheld, b.Allowed = "", []string{filepath.Join(w.home, ".agent"), other}, []Allowance{{Path: data}}
+	b.Args[1] = "cat " + w.home + "/.agent/state/known " + w.home + "/code/project/file " + data + "/file"
+	if out, _ := run(t, b); out != "stateworkallowed" {
+		t.Errorf("an agent lacks its own state: %q", out)
 	}
 }
 

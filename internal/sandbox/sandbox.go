@@ -54,6 +54,10 @@ type Box struct {
 	// that hold secrets of the user on every machine.
 	Protected []string
 
+	// Withheld are further paths that Allowed does not reach, such as the state
+	// of all agents. They may be in the sandbox for another reason.
+	Withheld []string
+
 	Program string   // the agent's program
 	Args    []string // its arguments
 	Env     []string // its environment, "K=V"
@@ -115,6 +119,8 @@ type guard struct {
 	homes []string // of the agent and of the user of this process. They may not be in a sandbox as a whole, but parts of them may
 	paths []string // neither these paths nor parts of them may be in a sandbox
 
+	withheld []string // neither these paths nor parts of them may be allowed. They are absolute, and may have links
+
 	system []string // directories of the system. No project may be there, although a sandbox shows most of them
 	agent  []string // folders of the agent. No project may be there: what the agent obeys outside of a sandbox would be writable
 }
@@ -145,6 +151,7 @@ func (b Box) guard() (guard, error) {
 	for _, p := range b.Protected {
 		g.paths = append(g.paths, real(p))
 	}
+	g.withheld = slices.Concat(b.Protected, b.Withheld)
 	return g, nil
 }
 

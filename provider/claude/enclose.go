@@ -59,6 +59,18 @@ func enclosure(env, args []string, opt runnel.Options) *agentconn.Enclosure {
 	}
 }
 
+// StatePaths implements [runnel.StateKeeper].
+func (p *Provider) StatePaths() (paths []string) {
+	env := p.parent()
+	if dir := configDir(env); filepath.IsAbs(dir) {
+		paths = append(paths, dir)
+	}
+	if home := userHome(env); filepath.IsAbs(home) {
+		paths = append(paths, filepath.Join(home, ".claude"), filepath.Join(home, ".claude.json"))
+	}
+	return paths
+}
+
 // storedElsewhere reports whether a folder of another project than dir has a
 // conversation with this id, even if dir's own folder has one, too. The agent in
 // the sandbox can write the own folder, so a file there does not prove that the

@@ -1,7 +1,10 @@
 package codex
 
 import (
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -49,6 +52,18 @@ func enclosure(env []string) *agentconn.Enclosure {
 		Private: []string{home},
 		Hosts:   []string{"api.openai.com", "chatgpt.com", "auth.openai.com"},
 	}
+}
+
+// StatePaths implements [runnel.StateKeeper].
+func (p *Provider) StatePaths() (paths []string) {
+	env := append(os.Environ(), p.program.Env...)
+	usual := slices.DeleteFunc(slices.Clone(env), func(e string) bool { return strings.HasPrefix(e, "CODEX_HOME=") })
+	for _, home := range []string{codexHome(env), codexHome(usual)} {
+		if filepath.IsAbs(home) {
+			paths = append(paths, home)
+		}
+	}
+	return paths
 }
 
 // Quiet returns the settings by which Codex, in a sandbox, sends nothing about

@@ -1,0 +1,50 @@
+package acp
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// A stateFolder is where an agent stores files outside of projects.
+type stateFolder struct {
+	names    []string // paths in the home directory
+	variable string   // variable that names another directory; "" if none does
+	inHome   bool     // the variable replaces the home directory, instead of the folder
+}
+
+// stateFolders has the folders of the agents, in addition to those of
+// enclosures.
+var stateFolders = map[string]stateFolder{
+	"claude-agent-acp": {names: []string{".claude", ".claude.json"}, variable: "CLAUDE_CONFIG_DIR"},
+	"codex-acp":        {names: []string{".codex"}, variable: "CODEX_HOME"},
+	"copilot":          {names: []string{".copilot", ".config/github-copilot"}, variable: "COPILOT_HOME"},
+	"gemini":           {names: []string{".gemini"}, variable: "GEMINI_CLI_HOME", inHome: true},
+	"opencode":         {names: []string{".opencode", ".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode"}, variable: "OPENCODE_CONFIG_DIR"},
+	"qwen":             {names: []string{".qwen"}, variable: "QWEN_HOME"},
+}
+
+// StatePaths implements [runnel.StateKeeper].
+func (p *provider) StatePaths() (paths []string) {
+	env := p.environ(os.Environ(), runnel.Options{})
+	folder := stateFolders[p.agent.Name]
+	for _, name := range folder.names {
+		paths = append(paths, inHome(filepath.FromSlash(name))(env))
+	}
+	for _, e := range env {
+		dir, ok := variable(e, folder.variable)
+		switch {
+		case !ok || folder.variable == "" || !filepath.IsAbs(dir):
+		case folder.inHome:
+			paths = append(paths, below(dir, folder.names...)...)
+		default:
+			paths = append(paths, dir)
+		}
+	}
+	if needs := p.agent.enclosure(env, ""); needs != nil {
+		paths = slices.Concat(paths, needs.State, needs.Logins, needs.Copies, needs.Read, needs.Private)
+	}
+	return slices.DeleteFunc(paths, func(path string) bool { return !filepath.IsAbs(path) })
+}
