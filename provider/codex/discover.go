@@ -20,7 +20,7 @@ const maxListed = 5000
 // agent's own index.
 func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
 	return func(yield func(runnel.Conversation, error) bool) {
-		if st, err := os.Stat(filepath.Join(p.home(), "sessions")); err != nil || !st.IsDir() {
+		if st, err := os.Stat(filepath.Join(homeOf(p.program), "sessions")); err != nil || !st.IsDir() {
 			return // the agent was never used
 		}
 		stopped, seen := false, make(map[string]bool)

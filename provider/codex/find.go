@@ -24,7 +24,7 @@ func (p *Provider) Find(_ context.Context, id string) (runnel.Conversation, erro
 	if uuid.Validate(id) != nil {
 		return runnel.Conversation{}, absent
 	}
-	home := p.home()
+	home := homeOf(p.program)
 	var files []string
 	for _, dir := range []string{filepath.Join("sessions", "*", "*", "*"), "archived_sessions"} {
 		for _, pattern := range rollouts(id) {

@@ -404,7 +404,7 @@ func (p *Provider) locate(ref runnel.Conversation) (opt runnel.Options, thread s
 	if err != nil {
 		return opt, "", clean, err
 	}
-	home := p.home()
+	home := homeOf(p.program)
 	if within(filepath.Join(home, "sessions"), ref.File) || within(filepath.Join(home, "archived_sessions"), ref.File) {
 		return opt, id, clean, nil
 	}

@@ -148,8 +148,9 @@ func (p *Provider) executable(opt runnel.Options) (path string, args []string, e
 	return path, append(args, "app-server"), err
 }
 
-// home returns the agent's folder under this provider's configured environment.
-func (p *Provider) home() string { return codexHome(append(os.Environ(), p.program.Env...)) }
+// homeOf returns the agent's folder under the configured environment of a
+// program.
+func homeOf(p agentconn.Program) string { return codexHome(append(os.Environ(), p.Env...)) }
 
 // threadParams returns the parameters of the request method that opens a
 // conversation. The user's own configuration decides every setting that the

@@ -62,7 +62,7 @@ func (p *Provider) StoredFile(path string) (f runnel.StoredFile, ok bool) {
 // StoredFiles implements [runnel.Summarizer].
 func (p *Provider) StoredFiles(ctx context.Context) iter.Seq2[runnel.StoredFile, error] {
 	return func(yield func(runnel.StoredFile, error) bool) {
-		home := p.home()
+		home := homeOf(p.program)
 		names := threadNames(home)
 		for _, at := range rolloutPlaces(home) {
 			for f, err := range agentconn.StoredFiles(ctx, at.Dir, at.Pattern) {
@@ -110,7 +110,7 @@ func threadNames(home string) map[string]string {
 // missing: they are part of the conversation that started them.
 func (p *Provider) Summarize(_ context.Context, f runnel.StoredFile) (runnel.Conversation, error) {
 	return agentconn.Summarizer{
-		Agent: product.Name, Dir: p.home(), Head: summaryHead, Tail: summaryTail, Line: summarizeLine,
+		Agent: product.Name, Dir: homeOf(p.program), Head: summaryHead, Tail: summaryTail, Line: summarizeLine,
 		Complete: func(s *agentconn.Summary) bool { return s.ID != "" && s.ID == rolloutID(f.Path) },
 	}.Summarize(f)
 }

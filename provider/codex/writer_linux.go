@@ -116,7 +116,7 @@ func writer(home, thread string) string {
 
 // Writers implements [runnel.WriterFinder].
 func (p *Provider) Writers(ctx context.Context) (list []runnel.Writer, known bool) {
-	home := p.home()
+	home := homeOf(p.program)
 	root, names, err := agentconn.ListFolder(lockFolder(home), maxLocks)
 	if err != nil {
 		return nil, false
@@ -150,7 +150,7 @@ func (p *Provider) StopWriter(ctx context.Context, w runnel.Writer) error {
 	defer stop()
 	err := agentconn.StopWriter(ctx, w.PID, func() bool {
 		owners, err := lockOwners()
-		return err == nil && ownerOf(p.home(), w.AgentSessionID, owners) == w.PID
+		return err == nil && ownerOf(homeOf(p.program), w.AgentSessionID, owners) == w.PID
 	})
 	if err != nil {
 		return runnel.Fail(runnel.ConversationInUse, "Codex, process "+strconv.Itoa(w.PID)+", did not leave the conversation. Close it there, or fork the session.", err)
