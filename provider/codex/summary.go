@@ -40,13 +40,13 @@ func rolloutPlaces(home string) []runnel.StoredPlace {
 
 // StoredPlaces implements [runnel.Placer].
 func (p *Provider) StoredPlaces() []runnel.StoredPlace {
-	home := p.home()
+	home := homeOf(p.program)
 	return append(rolloutPlaces(home), runnel.StoredPlace{Dir: home, Pattern: namesFile, Shared: true})
 }
 
 // StoredFile implements [runnel.Placer].
 func (p *Provider) StoredFile(path string) (f runnel.StoredFile, ok bool) {
-	home, id := p.home(), rolloutID(path)
+	home, id := homeOf(p.program), rolloutID(path)
 	if id == "" {
 		return f, false
 	}
