@@ -278,6 +278,7 @@ func typeMeanings() map[string]string {
 		"ChangeKind":      "Kind of a change to a file.",
 		"ChoiceKind":      "Meaning of a choice, whatever its label. deny_stop: deny, and end the turn.",
 		"ContentKind":     "What a file contains, judged by its bytes.",
+		"DenialAccess":    "What a program in a sandbox could not do with a path, judged by its output.",
 		"Effect":          "What a rule does with a call that matches it.",
 		"EntryKind":       "What an entry of a directory is. link: a symbolic link, which is not followed. other: a pipe, a socket or a device.",
 		"ErrorType":       "Stable code of an error. x-statuses has the HTTP statuses of each.",

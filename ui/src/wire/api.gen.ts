@@ -2285,7 +2285,10 @@ export interface components {
             /** @description Id of the turn. */
             turnId?: string;
         };
-        /** @enum {string} */
+        /**
+         * @description What a program in a sandbox could not do with a path, judged by its output.
+         * @enum {string}
+         */
         DenialAccess: "read" | "write";
         DenialRecord: {
             /** @description The denials, oldest first, at most 100. Those are left out that a rule of kind sandbox_read or sandbox_write allows now. */

@@ -3278,7 +3278,7 @@ type Denial struct {
 	TurnId *string `json:"turnId,omitempty"`
 }
 
-// DenialAccess defines model for DenialAccess.
+// DenialAccess What a program in a sandbox could not do with a path, judged by its output.
 type DenialAccess string
 
 // DenialRecord defines model for DenialRecord.
