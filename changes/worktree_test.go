@@ -278,6 +278,11 @@ func TestRemovalLosesNothingUnlessDiscarded(t *testing.T) {
 			s.in().put("node_modules/x", "x")
 			expect(s.t, s.git.CheckLoss(s.t.Context(), s.folder, s.w, LoseNothing), runnel.GitFailed, "the ignored files node_modules/")
 		}, ""},
+		"repository in an ignored folder": {func(s *site) {
+			s.put(".git/info/exclude", "forks\n")
+			s.in().put("forks/a/x", "x")
+			s.in().run("init", "--quiet", "forks/a")
+		}, "the repositories in forks/"},
 		"lock": {func(s *site) { s.run("worktree", "lock", s.w.Root) }, "the lock"},
 		"removed by hand with a commit": {func(s *site) {
 			s.in().run("commit", "--quiet", "--allow-empty", "--message", "m")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -102,7 +103,7 @@ func (g *Git) loss(ctx context.Context, r *repository, w Worktree, branchHead st
 		heads = append(heads, branchHead)
 	}
 	if !w.missing() {
-		head, lost, err := g.unsaved(ctx, r, w, may == LoseNothing)
+		head, lost, err := g.unsaved(ctx, r, w, may)
 		switch {
 		case err != nil && !discard:
 			return out, err
@@ -159,8 +160,9 @@ func (g *Git) branchHead(ctx context.Context, r *repository, branch string) (str
 }
 
 // unsaved returns the last commit of a worktree, and what is in the worktree but
-// in no commit. Ignored files count only if ignored is true.
-func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree, ignored bool) (head string, lost []string, err error) {
+// in no commit. It names all ignored files if none may be lost, else only those
+// folders that contain a repository.
+func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree, may Loss) (head string, lost []string, err error) {
 	wr, err := g.tree(ctx, r, w)
 	if err != nil {
 		return "", nil, err
@@ -171,15 +173,21 @@ func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree, ignored bo
 	if op := wr.operation(); op != "" {
 		lost = append(lost, "an unfinished "+op)
 	}
-	changed, others, err := g.entries(ctx, wr, ignored)
+	changed, others, err := g.entries(ctx, wr)
+	if err == nil && may != LoseNothing {
+		others, err = withRepositories(w.Root, others)
+	}
 	if err != nil {
 		return head, nil, err
 	}
 	if len(changed) > 0 {
 		lost = append(lost, "changes that are not committed in "+names(changed, 0))
 	}
-	if len(others) > 0 {
+	switch {
+	case len(others) > 0 && may == LoseNothing:
 		lost = append(lost, "the ignored files "+names(others, 0))
+	case len(others) > 0:
+		lost = append(lost, "the repositories in "+names(others, 0))
 	}
 	within, err := g.modules(ctx, wr)
 	if within {
@@ -189,13 +197,10 @@ func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree, ignored bo
 }
 
 // entries returns the files and folders of a worktree that differ from the last
-// commit, and those that git ignores if ignored is true.
-func (g *Git) entries(ctx context.Context, wr *repository, ignored bool) (changed, others []string, err error) {
+// commit, and those that git ignores.
+func (g *Git) entries(ctx context.Context, wr *repository) (changed, others []string, err error) {
 	// Unlike Git.list, this also lists repositories within the worktree.
-	args := []string{"status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", g.submodules(wr)}
-	if ignored {
-		args = append(args, "--ignored")
-	}
+	args := []string{"status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", "--ignored", g.submodules(wr)}
 	out, err := g.read(ctx, wr, maxList, args...)
 	if err != nil && !errors.Is(err, errCut) {
 		return nil, nil, err
@@ -210,6 +215,41 @@ func (g *Git) entries(ctx context.Context, wr *repository, ignored bool) (change
 		}
 	}
 	return changed, others, nil
+}
+
+// maxLooked bounds the files and folders that withRepositories looks at.
+const maxLooked = 200_000
+
+// withRepositories returns those of the ignored folders of a worktree in which a
+// repository is, whose commits may be nowhere else. A folder with too many files
+// counts as one.
+func withRepositories(dir string, ignored []string) (found []string, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	left := maxLooked
+	for _, name := range ignored {
+		if !strings.HasSuffix(name, "/") {
+			continue
+		}
+		within := false
+		err := fs.WalkDir(root.FS(), strings.TrimSuffix(name, "/"), func(_ string, d fs.DirEntry, err error) error {
+			if left--; err == nil && left > 0 && d.Name() != ".git" {
+				return nil
+			}
+			within = true // also if it cannot be read
+			return fs.SkipAll
+		})
+		if err != nil {
+			return nil, err
+		}
+		if within {
+			found = append(found, name)
+		}
+	}
+	return found, nil
 }
 
 // A Leftover is what a worktree has that is in no commit.
@@ -229,7 +269,7 @@ func (g *Git) Leftover(ctx context.Context, project Folder, w Worktree) (l Lefto
 		return l, err
 	}
 	l.Uncommitted = len(list.files) + len(list.nested)
-	_, l.Ignored, err = g.entries(ctx, wr, true)
+	_, l.Ignored, err = g.entries(ctx, wr)
 	return l, err
 }
 

@@ -17,7 +17,7 @@ const (
 	maxPending = 1000
 	// compareEvery is the longest time for which the index relies on the events
 	// of the system.
-	compareEvery = 10 * time.Minute
+	compareEvery = time.Minute
 
 	askEvery = 10 * time.Minute
 	askTime  = 30 * time.Second // timeout of an agent that lists its conversations

@@ -14,7 +14,6 @@ package redact
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -27,21 +26,13 @@ const Marker = "[redacted]"
 // well-known kinds of keys.
 type Redactor struct {
 	below *Redactor // its values are searched for too
-	known atomic.Pointer[compiled]
+	known atomic.Pointer[forms]
 	stale atomic.Bool // known lacks values that were added
 
 	mu    sync.Mutex
 	fixed []string // values passed to New
 	added []string // guarded by mu; oldest first
-	apart int      // guarded by mu; how many of the last in added are not in known.most
 }
-
-// compiled are the forms of all values. Compiling hundreds of values takes tens
-// of milliseconds, so the values that were added last are compiled apart.
-type compiled struct{ most, last *forms }
-
-// maxApart bounds the values that are compiled apart.
-const maxApart = 32
 
 // maxAdded bounds the values added to one Redactor. Beyond it Add drops the
 // oldest.
@@ -58,7 +49,7 @@ func New(values ...string) *Redactor {
 		}
 	}
 	if len(r.fixed) > 0 {
-		r.known.Store(&compiled{most: compile(r.fixed)})
+		r.known.Store(compile(r.fixed))
 	}
 	return r
 }
@@ -85,48 +76,31 @@ func (r *Redactor) With(values ...string) *Redactor {
 func (r *Redactor) Add(values ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before, nested := len(r.added), false
+	before := len(r.added)
 	for _, v := range values {
-		if !distinct(v) || slices.Contains(r.fixed, v) || slices.Contains(r.added, v) {
-			continue
+		if distinct(v) && !slices.Contains(r.fixed, v) && !slices.Contains(r.added, v) {
+			r.added = append(r.added, v)
 		}
-		within := func(other string) bool { return strings.Contains(other, v) || strings.Contains(v, other) }
-		nested = nested || slices.ContainsFunc(r.fixed, within) || slices.ContainsFunc(r.added, within)
-		r.added = append(r.added, v)
 	}
 	if len(r.added) == before {
 		return
-	}
-	if r.apart += len(r.added) - before; nested {
-		r.apart = maxApart + 1 // only together are they found whole
 	}
 	r.added = slices.Delete(r.added, 0, max(0, len(r.added)-maxAdded))
 	r.stale.Store(true)
 }
 
 // forms returns the compiled strings, or nil if there are none. The first call
-// after Add compiles them.
-func (r *Redactor) forms() *compiled {
+// after Add compiles them, which takes long for many values.
+func (r *Redactor) forms() *forms {
 	if r.stale.Load() {
 		r.mu.Lock()
 		if r.stale.Load() {
-			r.known.Store(r.compile())
+			r.known.Store(compile(slices.Concat(r.fixed, r.added)))
 			r.stale.Store(false)
 		}
 		r.mu.Unlock()
 	}
 	return r.known.Load()
-}
-
-// compile compiles the values that were added last, or all values if there are
-// few or if it has not done so for long. The caller holds mu.
-func (r *Redactor) compile() *compiled {
-	few := len(r.fixed)+len(r.added) <= maxApart
-	if before := r.known.Load(); before != nil && r.apart <= maxApart && !few {
-		return &compiled{before.most, compile(r.added[len(r.added)-r.apart:])}
-	}
-	r.apart = 0
-	return &compiled{most: compile(slices.Concat(r.fixed, r.added))}
 }
 
 // String returns s with secrets replaced by [Marker].
@@ -152,14 +126,8 @@ func (r *Redactor) Bytes(b []byte) []byte { return []byte(r.String(string(b))) }
 func (r *Redactor) Stream() *Stream {
 	s := new(Stream)
 	for ; r != nil; r = r.below {
-		known := r.forms()
-		if known == nil {
-			continue
-		}
-		for _, f := range []*forms{known.most, known.last} {
-			if f != nil {
-				s.stages = append(s.stages, &matcher{set: f.plain}, &matcher{set: f.encoded})
-			}
+		if f := r.forms(); f != nil {
+			s.stages = append(s.stages, &matcher{set: f.plain}, &matcher{set: f.encoded})
 		}
 	}
 	s.stages = append(s.stages, new(scanner))

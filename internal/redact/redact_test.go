@@ -192,28 +192,6 @@ func TestAddedValuesAreCompiledForTheNextText(t *testing.T) {
 	}
 }
 
-// Compiling all values takes long if there are many. A value that is added
-// later is found nevertheless, also if it contains an earlier one.
-func TestValuesThatAreAddedOneByOneAreSeldomCompiledTogether(t *testing.T) {
-	r, together := New("first-secret"), make(map[*forms]bool)
-	for i := range maxAdded {
-		value := "secret-number-" + strconv.Itoa(10_000+i)
-		r.Add(value)
-		if got := r.String("first-secret " + value); got != Marker+" "+Marker {
-			t.Fatalf("%d: %q", i, got)
-		}
-		together[r.known.Load().most] = true
-	}
-	if n := len(together); n > 2*maxAdded/maxApart+maxApart {
-		t.Errorf("compiled together %d times", n)
-	}
-	longer := "secret-number-10100-and-more"
-	r.Add(longer)
-	if got := r.String(longer); got != Marker {
-		t.Errorf("got %q", got)
-	}
-}
-
 func TestWhatIsAddedBelowTakesNothingFromAbove(t *testing.T) {
 	below := New()
 	r := Above(below)

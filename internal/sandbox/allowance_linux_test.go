@@ -308,3 +308,10 @@ func TestSuggestionsAreForExistingPathsThatMayBeAllowed(t *testing.T) {
 		t.Errorf("a protected path is suggested: %+v", got)
 	}
 }
+
+func TestRemoteMountsAreKnown(t *testing.T) {
+	dirs, ok := remoteMounts()
+	if !ok || !dirs["/proc"] || dirs["/"] {
+		t.Errorf("got %v, %v", dirs, ok)
+	}
+}
