@@ -217,7 +217,7 @@ func (g *Git) entries(ctx context.Context, wr *repository) (changed, others []st
 	return changed, others, nil
 }
 
-// maxLooked bounds the files and folders that withRepositories looks at.
+// maxLooked bounds the files and folders that withRepositories examines.
 const maxLooked = 200_000
 
 // withRepositories returns those of the ignored folders of a worktree in which a

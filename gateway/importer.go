@@ -249,7 +249,10 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 	if err != nil {
 		return "", err
 	}
-	if len(c.Dir) > event.MaxPath {
+	switch {
+	case c.Dir == "":
+		return "", runnel.Fail(runnel.WorkingRootInaccessible, "the agent's files do not say in which directory the conversation began. Continue it in the agent's own terminal")
+	case len(c.Dir) > event.MaxPath:
 		return "", runnel.Fail(runnel.WorkingRootInaccessible, "the path of the conversation's directory is too long")
 	}
 	rec, err := newRecord(m.opener.cfg.Sealer, p, canonical(c.Dir), runnel.Options{}, resolution{})

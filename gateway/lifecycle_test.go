@@ -263,7 +263,7 @@ func TestConcurrentOpensShareOne(t *testing.T) {
 func TestLoadForeign(t *testing.T) {
 	d := newDisk(t)
 	p := &fake{name: "script", open: func(o runnel.Options) (runnel.Conn, error) { return script.New().Open(context.Background(), o) }}
-	p.kept = []runnel.Conversation{{AgentSessionID: "abc", Dir: d.dir, Title: "From a terminal", File: "/agent/abc.jsonl"}}
+	p.kept = []runnel.Conversation{{AgentSessionID: "abc", Dir: d.dir, Title: "From a terminal", File: "/agent/abc.jsonl"}, {AgentSessionID: "nowhere", File: "/agent/nowhere.jsonl"}}
 	g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{p} })
 	defer closeIt(t, g)
 	_, err := g.Status(t.Context(), "script:abc")
@@ -272,6 +272,8 @@ func TestLoadForeign(t *testing.T) {
 	wantCode(t, err, runnel.SessionNotFound)
 	_, err = g.Load(t.Context(), "script:abc", "/etc/passwd")
 	wantCode(t, err, runnel.SessionNotFound)
+	_, err = g.Load(t.Context(), "script:nowhere", "")
+	wantCode(t, err, runnel.WorkingRootInaccessible)
 	ids := make([]string, 16)
 	var all sync.WaitGroup
 	for i := range ids {

@@ -15,7 +15,8 @@ function store(server: Server) {
   const files = readFileSync(recorded, "utf8").split(/^-- (.*) --\n/m);
   const at = files.findIndex((name) => name.startsWith("stored/") && name.endsWith(`${id}.jsonl`));
   const text = files[at + 1] ?? "";
-  const folder = join(dirname(server.project), ".claude/projects/project");
+  const named = server.project.replaceAll(/[^A-Za-z0-9]/g, "-"); // as Claude Code names the folder
+  const folder = join(dirname(server.project), ".claude/projects", named);
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, `${id}.jsonl`), text.replaceAll("/tmp/runnel-fixture/project", server.project));
 }
