@@ -12,7 +12,7 @@ func (a *app) denialsCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "denials ID",
-		Short: "List paths outside of a session's sandbox that programs in it seem to need",
+		Short: "List the paths that a session's sandbox has denied",
 		Long: `List the existing paths outside of the sandbox of a session that programs in it
 could not read or write, oldest first, as the outputs of tools say. A program can
 print anything, so read each path as a suggestion. Protected paths, such as
