@@ -64,7 +64,12 @@ func (b *barrier) wait(ctx context.Context) bool {
 	}
 	// The removal of the file's name causes an event, too, which may release the
 	// first caller early. Two rounds are certain.
-	return b.round(ctx) && b.round(ctx)
+	for range 2 {
+		if !b.round(ctx) {
+			return false
+		}
+	}
+	return true
 }
 
 // round changes the file's mode once, and waits for the event. Only one round
