@@ -28,7 +28,7 @@ var agents = map[string]agent{
 		return append(h.claude(), h.xdg()...)
 	}},
 	"gemini":   {module: "@google/gemini-cli", command: "gemini", args: []string{"--acp"}, environ: Home.gemini, files: Home.geminiFiles},
-	"opencode": {module: "opencode-ai", command: "opencode", args: []string{"acp"}, environ: Home.opencode, files: Home.opencodeFiles},
+	"opencode": {module: "opencode-ai", command: "opencode", args: []string{"acp"}, environ: Home.opencode},
 	"copilot":  {module: "@github/copilot", command: "copilot", args: []string{"--acp"}, environ: Home.copilot},
 	"qwen":     {module: "@qwen-code/qwen-code", command: "qwen", args: []string{"--acp"}, environ: Home.qwen, files: Home.qwenFiles},
 }
@@ -181,18 +181,11 @@ func (h Home) opencode() []string {
 		"OPENCODE_CONFIG_CONTENT="+config.json(),
 		"OPENCODE_DISABLE_AUTOUPDATE=1",
 		"OPENCODE_DISABLE_MODELS_FETCH=1",
-		"OPENCODE_MODELS_PATH="+h.noModels(),
 		"OPENCODE_DISABLE_DEFAULT_PLUGINS=1",
 		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 		"npm_config_registry="+h.modelURL+"/npm", // OpenCode would install type definitions for plugins; the model server has none
 	)
 }
-
-// noModels is the path of an empty list of models. OpenCode would read its
-// built-in list of thousands at each start, which takes two seconds.
-func (h Home) noModels() string { return filepath.Join(h.Dir, ".config", "opencode", "models.json") }
-
-func (h Home) opencodeFiles() map[string]string { return map[string]string{h.noModels(): "{}"} }
 
 func (h Home) copilot() []string {
 	return append(h.xdg(),

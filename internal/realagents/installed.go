@@ -11,7 +11,7 @@ import (
 
 // silencing matches the variables by which EnvironFor keeps agents from sending
 // anything but requests to the model.
-var silencing = regexp.MustCompile(`^(DISABLE_TELEMETRY|DISABLE_AUTOUPDATER|CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC|GEMINI_TELEMETRY_ENABLED|OPENCODE_DISABLE_\w+|OPENCODE_MODELS_PATH|npm_config_registry)=`)
+var silencing = regexp.MustCompile(`^(DISABLE_TELEMETRY|DISABLE_AUTOUPDATER|CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC|GEMINI_TELEMETRY_ENABLED|OPENCODE_DISABLE_\w+|npm_config_registry)=`)
 
 // AsInstalled returns EnvironFor(name) without anything that keeps the agent
 // quiet, and removes it from the agent's configuration files. The model stays
