@@ -212,7 +212,7 @@ func ruleChecks() table {
 	add(store.Rule{Effect: "allow", Kind: "tool", Tool: "other"}, "", "stands for several tools")
 	add(store.Rule{Effect: "allow", Kind: "tool"}, "", "tool: is missing")
 	add(one("maybe", "execute", "ls"), "", "want allow or deny")
-	add(one("allow", "all", "ls"), "", "want execute, edit, read, fetch, connect or tool")
+	add(one("allow", "all", "ls"), "", "want execute, edit, read, fetch, connect, tool, sandbox_read or sandbox_write")
 	made := store.Rule{ID: 7, Effect: "deny", Kind: "execute", Pattern: "rm *", ByName: "laptop", CreatedAt: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	const explained = "denied by rule 7, made by laptop on 2026-03-01"
 	return with(tab,
