@@ -32,9 +32,9 @@ const (
 )
 
 // RemoveWorktree removes a worktree and the branch that was made for it. It
-// fails if more would be lost than may. If files cannot be deleted, it fails,
-// but the worktree is removed: its folder has another name, which the error
-// says. seen is [WorktreeStatus.Seen]: if the state is another one by now,
+// fails if more would be lost than may allows. If files cannot be deleted, it
+// fails, but the worktree is removed: its folder has another name, which the
+// error says. seen is [WorktreeStatus.Seen]: if the state is another one by now,
 // RemoveWorktree fails with CHANGES_OUTDATED. Default: the state is not compared.
 func (g *Git) RemoveWorktree(ctx context.Context, project Folder, w Worktree, may Loss, seen string) (Removed, error) {
 	g.change.Lock()
@@ -95,7 +95,7 @@ func (g *Git) CheckLoss(ctx context.Context, project Folder, w Worktree, may Los
 }
 
 // loss returns what the removal of a worktree loses, other than ignored files if
-// they may be lost. It fails if that is more than may.
+// they may be lost. It fails if that is more than may allows.
 func (g *Git) loss(ctx context.Context, r *repository, w Worktree, branchHead string, may Loss) (Removed, error) {
 	discard := may == LoseWork
 	out, heads := Removed{Root: w.Root, Head: branchHead}, []string{}
@@ -220,9 +220,9 @@ func (g *Git) entries(ctx context.Context, wr *repository) (changed, others []st
 // maxLooked bounds the files and folders that withRepositories examines.
 const maxLooked = 200_000
 
-// withRepositories returns those of the ignored folders of a worktree in which a
-// repository is, whose commits may be nowhere else. A folder with too many files
-// counts as one.
+// withRepositories returns the ignored folders of a worktree that contain a
+// repository, because its commits may exist only there. It also returns folders
+// that have too many files to be searched, or that cannot be read.
 func withRepositories(dir string, ignored []string) (found []string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -118,11 +118,10 @@ func (h Housekeeping) delete(ctx context.Context, ref string, how deleting) (d D
 	if err := h.g.uploads.remove(d.uploads); err != nil { // they are removed after a day
 		h.g.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "uploads of a deleted session not removed", slog.String("session", id), slog.String("error", err.Error()))
 	}
-	if err := errors.Join(h.g.opener.unknowns.remove(id), h.g.opener.captures.remove(id)); err != nil { // the files are removed when the server starts again
-		return d, err
-	}
 	h.g.rules.removeOf(context.WithoutCancel(ctx), id)
-	return d, errors.Join(h.g.opener.egress.remove(id), h.g.opener.denials.remove(id))
+	// A file that stays is removed when the server starts again.
+	o := h.g.opener
+	return d, errors.Join(o.unknowns.remove(id), o.captures.remove(id), o.egress.remove(id), o.denials.remove(id))
 }
 
 // worktreeOf returns the record of a session, and its project if the session has

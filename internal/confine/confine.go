@@ -2,9 +2,9 @@
 // the Linux kernel. A restriction holds for a process and for every process that
 // it starts, and none of them can lift it.
 //
-// An agent whose sandbox limits files only has a process between itself and its
-// supervisor, which restricts itself and then executes the agent in its place;
-// see [Main]. The supervisor stays unrestricted. Other programs are started by
+// For an agent whose sandbox limits only files, the supervisor starts a process
+// that restricts itself and then executes the agent; see [Main]. The supervisor
+// stays unrestricted. Other programs are started by
 // a restricted thread; see [Start].
 package confine
 

@@ -58,8 +58,9 @@ type Watcher struct {
 }
 
 // New returns a Watcher of places. Run calls changed, which must return soon.
-// Of each place, at most most directories are watched: the newest ones. New
-// fails if the system has no events, or if a limit of the system is reached.
+// In each place, it watches the newest directories, no more than most. New fails
+// if the system does not report changes of files, or if a limit of the system is
+// reached.
 func New(places []Place, most int, changed func(Change)) (*Watcher, error) {
 	fs, err := fsnotify.NewWatcher()
 	if err != nil {

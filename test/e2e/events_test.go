@@ -70,8 +70,8 @@ func (l listener) shows(holds func(gateway.Conversation) bool) gateway.Conversat
 	}
 }
 
-// A conversation that begins in a terminal appears in the list, and shows what
-// is said in it, without anybody asking again and again.
+// A conversation that begins in a terminal appears in the list, with its newest
+// message. A client that waits for the message about changes need not poll.
 func TestConversationInATerminalChangesTheListByEvents(t *testing.T) {
 	for _, name := range []string{"claude-code", "codex", "opencode", "copilot"} {
 		t.Run(name, func(t *testing.T) {
