@@ -334,45 +334,56 @@ func TestCloseEndsStreams(t *testing.T) {
 	}
 }
 
-// firstByte returns how long the first byte of an answer takes, at the median of
-// several requests on one connection.
-func firstByte(t testing.TB, address string, n int) time.Duration {
+// A firstByte measures how long the first byte of an answer takes, with requests
+// on one connection.
+type firstByte struct {
+	t    testing.TB
+	pool *http.Transport
+	url  *url.URL
+}
+
+func newFirstByte(t testing.TB, address string) firstByte {
 	t.Helper()
-	pool := &http.Transport{}
-	defer pool.CloseIdleConnections()
 	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var took []time.Duration
-	for range n {
-		r := &http.Request{Method: http.MethodPost, URL: u, Header: http.Header{"X-Api-Key": {placeholder}}, Body: io.NopCloser(strings.NewReader("{}")), ContentLength: 2}
-		began := time.Now()
-		resp, err := pool.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(resp.Body, make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
-		took = append(took, time.Since(began))
-		_, _ = io.Copy(io.Discard, resp.Body)
-		resp.Body.Close()
+	pool := &http.Transport{}
+	t.Cleanup(pool.CloseIdleConnections)
+	return firstByte{t, pool, u}
+}
+
+func (f firstByte) took() time.Duration {
+	f.t.Helper()
+	r := &http.Request{Method: http.MethodPost, URL: f.url, Header: http.Header{"X-Api-Key": {placeholder}}, Body: io.NopCloser(strings.NewReader("{}")), ContentLength: 2}
+	began := time.Now()
+	resp, err := f.pool.RoundTrip(r)
+	if err != nil {
+		f.t.Fatal(err)
 	}
-	slices.Sort(took)
-	return took[n/2]
+	defer resp.Body.Close()
+	if _, err := io.ReadFull(resp.Body, make([]byte, 1)); err != nil {
+		f.t.Fatal(err)
+	}
+	took := time.Since(began)
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return took
 }
 
 // TestFirstByteIsNotLate compares the first byte through a broker with the one
-// of the API itself, which on a busy machine is late as well.
+// of the API itself. It takes the fastest of many requests, in turn, because a
+// busy machine delays some of them, but not all.
 func TestFirstByteIsNotLate(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "data: first\n") }))
 	defer api.Close()
-	address := start(t, Target{Base: api.URL, Header: XAPIKey})
-	direct, through := firstByte(t, api.URL, 201), firstByte(t, address, 201)
+	directly, brokered := newFirstByte(t, api.URL), newFirstByte(t, start(t, Target{Base: api.URL, Header: XAPIKey}))
+	direct, through := time.Hour, time.Hour
+	for range 201 {
+		direct, through = min(direct, directly.took()), min(through, brokered.took())
+	}
 	const allowed = 2 * time.Millisecond
 	t.Logf("directly %v, through a broker %v", direct, through)
-	if late := through - direct; late > max(allowed, 5*direct) {
+	if late := through - direct; late > allowed {
 		t.Errorf("the first byte comes %v later, more than %v", late, allowed)
 	}
 }
@@ -382,7 +393,10 @@ func BenchmarkFirstByte(b *testing.B) {
 	defer api.Close()
 	for name, address := range map[string]string{"directly": api.URL, "broker": start(b, Target{Base: api.URL, Header: XAPIKey})} {
 		b.Run(name, func(b *testing.B) {
-			b.ReportMetric(float64(firstByte(b, address, max(b.N, 10)).Microseconds()), "µs/first-byte")
+			f := newFirstByte(b, address)
+			for b.Loop() {
+				f.took()
+			}
 		})
 	}
 }
