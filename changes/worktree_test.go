@@ -373,7 +373,9 @@ func TestRepositoriesWithoutWorktrees(t *testing.T) {
 			_ = os.Symlink(elsewhere, filepath.Join(rg.folder.Dir, ".git", "worktrees"))
 		}, "cannot be added"},
 		"link in place of a branch's folder": {func(rg *rig) {
-			_ = os.Symlink("/tmp", filepath.Join(rg.folder.Dir, ".git", "refs", "heads", "runnel"))
+			elsewhere := filepath.Join(filepath.Dir(rg.home), "elsewhere")
+			_ = os.Mkdir(elsewhere, 0o700)
+			_ = os.Symlink(elsewhere, filepath.Join(rg.folder.Dir, ".git", "refs", "heads", "runnel"))
 		}, "is a link"},
 	} {
 		t.Run(name, func(t *testing.T) {

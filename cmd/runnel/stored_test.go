@@ -254,7 +254,11 @@ func TestFilesOfOneConversationAreOne(t *testing.T) {
 	for _, recording := range []string{"text@2.1.197", "text@2.1.330", "tools@2.1.330"} {
 		unchanged(t, recording, func(tr *transcript) {
 			half := len(tr.lines) / 2
-			tr.more = map[string][]string{"-another-directory/" + filepath.Base(tr.rel): tr.lines[:half]}
+			var elsewhere []string
+			for _, l := range tr.lines[:half] {
+				elsewhere = append(elsewhere, strings.ReplaceAll(l, `"cwd":"/tmp/runnel-fixture/project"`, `"cwd":"/another/directory"`))
+			}
+			tr.more = map[string][]string{"-another-directory/" + filepath.Base(tr.rel): elsewhere}
 			tr.lines = tr.lines[half:]
 		})
 	}
