@@ -72,7 +72,7 @@ func TestEveryAbilityHasWords(t *testing.T) {
 // TestEachRealAgent runs the scripts with every pinned agent, which the
 // configuration names, and with a scripted model on loopback.
 func TestEachRealAgent(t *testing.T) {
-	names := []string{"codex", "codex-acp", "gemini"}
+	names := []string{"codex", "codex-acp"}
 	if os.Getenv("RUNNEL_LONG") != "" {
 		names = append([]string{"codex"}, realagents.ACP()...)
 	}

@@ -1,6 +1,7 @@
 package agentrig
 
 import (
+	"os"
 	"slices"
 	"strings"
 
@@ -28,11 +29,9 @@ func (r *Rig) SetTrap() *Trap {
 	return &Trap{r.Home.Trap(r.T, elsewhere.URL()), elsewhere}
 }
 
-// Withstands fails the test unless the agent asks before it runs a command, and
-// obeys a denial. The agent must run no program of the repository, send nothing
-// to the other model API, and show the model no file outside of the repository.
-// Withstands then stops the agent.
-func (r *Rig) Withstands(trap *Trap) {
+// StillAsks fails the test unless the agent asks before it runs a command, and
+// obeys a denial.
+func (r *Rig) StillAsks() {
 	r.T.Helper()
 	words, steps := realagents.ToolsetOf(r.Agent.Name), []fakemodel.Step(nil)
 	if words.Read != nil { // when the model reads a file, some agents also show it instruction files in the same folder
@@ -46,6 +45,14 @@ func (r *Rig) Withstands(trap *Trap) {
 	if Exists(r.File("asked")) {
 		r.T.Error("the folder's settings allowed a command that the user denied")
 	}
+}
+
+// Withstands fails the test unless the agent still asks. The agent must run no
+// program of the repository, send nothing to the other model API, and show the
+// model no file outside of the repository. Withstands then stops the agent.
+func (r *Rig) Withstands(trap *Trap) {
+	r.T.Helper()
+	r.StillAsks()
 	r.Conn.Close()
 	if ran := trap.Ran(); ran != nil {
 		r.T.Errorf("programs of the folder ran: %q", ran)
@@ -70,6 +77,9 @@ git config core.hooksPath >> pins
 git config safe.bareRepository >> pins
 pwd -P >> pins
 `
+
+// slowAgents take seconds of processor time to start.
+var slowAgents = []string{"copilot", "gemini", "opencode", "qwen"}
 
 // WithstandsGit fails the test if git in an untrusted folder runs a program of
 // the folder. Hooks must not run. If the git configuration names programs, the
@@ -110,6 +120,9 @@ func (r *Rig) WithstandsGit() {
 	}
 	if ran := trap.Ran(); ran != nil {
 		r.T.Errorf("programs ran before the repository was rejected: %q", ran)
+	}
+	if os.Getenv("RUNNEL_LONG") == "" && slices.Contains(slowAgents, r.Agent.Name) {
+		return
 	}
 	r.Opt.Trusted = true // proves that the test can fail
 	work("two\n")

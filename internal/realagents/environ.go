@@ -28,7 +28,7 @@ var agents = map[string]agent{
 		return append(h.claude(), h.xdg()...)
 	}},
 	"gemini":   {module: "@google/gemini-cli", command: "gemini", args: []string{"--acp"}, environ: Home.gemini, files: Home.geminiFiles},
-	"opencode": {module: "opencode-ai", command: "opencode", args: []string{"acp"}, environ: Home.opencode},
+	"opencode": {module: "opencode-ai", command: "opencode", args: []string{"acp"}, environ: Home.opencode, files: Home.opencodeFiles},
 	"copilot":  {module: "@github/copilot", command: "copilot", args: []string{"--acp"}, environ: Home.copilot},
 	"qwen":     {module: "@qwen-code/qwen-code", command: "qwen", args: []string{"--acp"}, environ: Home.qwen, files: Home.qwenFiles},
 }
@@ -185,6 +185,12 @@ func (h Home) opencode() []string {
 		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 		"npm_config_registry="+h.modelURL+"/npm", // OpenCode would install type definitions for plugins; the model server has none
 	)
+}
+
+// opencodeFiles is an empty list of models in the cache. Without it, OpenCode reads
+// its built-in list of thousands at each start, which takes two seconds.
+func (h Home) opencodeFiles() map[string]string {
+	return map[string]string{filepath.Join(h.Dir, ".cache", "opencode", "models.json"): "{}"}
 }
 
 func (h Home) copilot() []string {

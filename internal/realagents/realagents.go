@@ -44,6 +44,15 @@ func ACP() []string {
 	return []string{"claude-agent-acp", "codex-acp", "copilot", "gemini", "opencode", "qwen"}
 }
 
+// Usually returns names, or with RUNNEL_LONG the names of all agents that speak
+// ACP. It is for tests of what Runnel does for each of them in the same way.
+func Usually(names ...string) []string {
+	if os.Getenv("RUNNEL_LONG") != "" {
+		return ACP()
+	}
+	return names
+}
+
 // Others returns the names of all agents except Claude Code.
 func Others() []string { return append([]string{"codex"}, ACP()...) }
 

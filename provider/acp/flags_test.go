@@ -61,11 +61,8 @@ func TestConversationIDsCannotBeFlags(t *testing.T) {
 // TestOptionValuesCannotRunCommands sets options to a value that looks like a
 // flag, because an agent may pass it on the command line of another program.
 func TestOptionValuesCannotRunCommands(t *testing.T) {
-	names := []string{"claude-agent-acp", "codex-acp"} // the other agents accept few options
-	if os.Getenv("RUNNEL_LONG") != "" {
-		names = realagents.ACP()
-	}
-	eachOf(t, names, func(t *testing.T, r *rig) {
+	accepting := []string{"claude-agent-acp", "codex-acp"} // the other agents accept few options
+	eachOf(t, realagents.Usually(accepting...), func(t *testing.T, r *rig) {
 		mark := filepath.Join(r.Home.Dir, "ran")
 		flag := hostileValues(mark)[1]
 		open := func(what string, opt runnel.Options) {

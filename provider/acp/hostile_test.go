@@ -2,7 +2,6 @@ package acp
 
 import (
 	"context"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -51,20 +50,13 @@ func TestUntrustedRepositoryRunsNothing(t *testing.T) {
 		if ran := trap.Ran(); files != nil && ran != nil {
 			t.Errorf("something ran before it was refused: %q", ran)
 		}
-		r.Withstands(trap)
+		r.StillAsks()
 		if told := r.ModelReceived(realagents.Memory); told != readsMemory[name] {
 			t.Errorf("the model was shown what the folder says: %v", told)
 		}
-	})
-}
-
-// The user may allow the agent to use the skills and subagents of the folder.
-// Even then, these must not allow tools or run commands.
-func TestSkillsAndSubagentsOfUntrustedFolderRunNothing(t *testing.T) {
-	eachOf(t, slices.Sorted(maps.Keys(uses)), func(t *testing.T, r *rig) {
-		trap := r.SetTrap()
-		r.refused()
-		for _, use := range uses[r.Agent.Name] {
+		// The user may allow the agent to use the skills and subagents of the
+		// folder. Even then, these must not allow tools or run commands.
+		for _, use := range uses[name] {
 			r.Play(calls(use), said)
 			r.Finish(translate.AllowOnce)
 		}
@@ -164,11 +156,7 @@ var readsMemory = map[string]bool{"codex-acp": true, "copilot": true, "qwen": tr
 // TestTrustedRepositorySettingsApply trusts the same folder. Its programs must
 // run, which proves that the tests with an untrusted folder can fail.
 func TestTrustedRepositorySettingsApply(t *testing.T) {
-	names := []string{"codex-acp"} // the fastest agent
-	if os.Getenv("RUNNEL_LONG") != "" {
-		names = realagents.ACP()
-	}
-	eachOf(t, names, func(t *testing.T, r *rig) {
+	eachOf(t, realagents.Usually("codex-acp"), func(t *testing.T, r *rig) {
 		trap := r.SetTrap()
 		r.Opt.Trusted = true
 		ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)

@@ -26,6 +26,21 @@ func (s Subject) conversation(t *testing.T, needs func(*runnel.Options)) *conver
 	return c
 }
 
+// apart returns c, or a conversation of its own for a scenario that has an entry
+// in Needs.
+func (s Subject) apart(t *testing.T, sc Scenario, c *conversation) *conversation {
+	t.Helper()
+	if s.Needs[sc] == nil {
+		return c
+	}
+	return s.conversation(t, s.Needs[sc])
+}
+
+// with returns a case that runs in a conversation.
+func with(c *conversation, test func(*testing.T, *conversation)) func(*testing.T) {
+	return func(t *testing.T) { test(t, c) }
+}
+
 // conversations returns the conversation of each scenario. The scenarios share
 // one, but a scenario with an entry in Needs has its own.
 func (s Subject) conversations(t *testing.T) map[Scenario]*conversation {
@@ -33,9 +48,7 @@ func (s Subject) conversations(t *testing.T) map[Scenario]*conversation {
 	all := make(map[Scenario]*conversation)
 	common := s.conversation(t, nil)
 	for _, sc := range replayed {
-		if all[sc] = common; s.Needs[sc] != nil {
-			all[sc] = s.conversation(t, s.Needs[sc])
-		}
+		all[sc] = s.apart(t, sc, common)
 	}
 	return all
 }

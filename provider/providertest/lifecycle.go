@@ -94,10 +94,10 @@ func within(t *testing.T, done <-chan struct{}, why string) {
 
 // resumeAfterKill kills the agent during a turn. The turn fails, and the next
 // prompt starts the agent again and resumes the same conversation.
-func (s Subject) resumeAfterKill(t *testing.T) {
+func (s Subject) resumeAfterKill(t *testing.T, c *conversation) {
 	s.needProcesses(t)
 	s.prompt(t, LongText)
-	l := s.open(t, LongText, runnel.Config{})
+	l := c.take(t)
 	l.completes(s.play(l, Text))
 	before := l.Status().AgentSessionID
 	turn := s.play(l, LongText)

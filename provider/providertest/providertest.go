@@ -161,61 +161,47 @@ func Run(t *testing.T, s Subject) {
 	s.run(t, "Contract", s.contract)
 
 	completed := s.conversations(t)
-	shared := func(sc Scenario, test func(*testing.T, *conversation)) func(*testing.T) {
-		return func(t *testing.T) { test(t, completed[sc]) }
-	}
-	s.run(t, "Text", shared(Text, s.text))
-	s.run(t, "Reasoning", shared(Reasoning, s.reasoning))
-	s.run(t, "Tool", shared(Tool, s.tool))
-	s.run(t, "Parallel", shared(Parallel, s.parallel))
-	s.run(t, "Edit", shared(Edit, s.edit))
-	s.run(t, "ApprovalAllowed", shared(Approval, s.approvalAllowed))
-	s.run(t, "Subagent", shared(Subagent, s.subagent))
-	s.run(t, "Plan", shared(Plan, s.plan))
-	s.run(t, "Question", shared(Question, s.question))
-	s.run(t, "Failure", shared(Failure, s.failure))
+	s.run(t, "Text", with(completed[Text], s.text))
+	s.run(t, "Reasoning", with(completed[Reasoning], s.reasoning))
+	s.run(t, "Tool", with(completed[Tool], s.tool))
+	s.run(t, "Parallel", with(completed[Parallel], s.parallel))
+	s.run(t, "Edit", with(completed[Edit], s.edit))
+	s.run(t, "ApprovalAllowed", with(completed[Approval], s.approvalAllowed))
+	s.run(t, "Subagent", with(completed[Subagent], s.subagent))
+	s.run(t, "Plan", with(completed[Plan], s.plan))
+	s.run(t, "Question", with(completed[Question], s.question))
+	s.run(t, "Failure", with(completed[Failure], s.failure))
 	s.run(t, "TestReplayEqualsLive", func(t *testing.T) { s.replayEqualsLive(t, completed) })
 	for _, c := range completed {
 		c.close()
 	}
 
-	files := s.conversation(t, s.Needs[Image])
-	attached := func(test func(*testing.T, *conversation)) func(*testing.T) {
-		return func(t *testing.T) { test(t, files) }
-	}
-	s.run(t, "AttachmentAlone", attached(s.attachmentAlone))
-	s.run(t, "AttachmentWithBlankText", attached(s.attachmentWithBlankText))
-	s.run(t, "AttachmentRejected", attached(s.attachmentRejected))
-	s.run(t, "PDF", attached(s.pdf))
-	s.run(t, "RejectionReplayed", attached(s.rejectionReplayed))
-	files.close()
-
 	c := s.conversation(t, nil)
-	inConversation := func(test func(*testing.T, *conversation)) func(*testing.T) {
-		return func(t *testing.T) { test(t, c) }
-	}
-	asks := c
-	if needs := s.Needs[Approval]; needs != nil {
-		asks = s.conversation(t, needs)
-	}
-	asking := func(test func(*testing.T, *conversation)) func(*testing.T) {
-		return func(t *testing.T) { test(t, asks) }
-	}
-	s.run(t, "Image", inConversation(s.image))
-	s.run(t, "ApprovalDenied", asking(s.approvalDenied))
-	s.run(t, "ApprovalDeniedAndStopped", asking(s.approvalStopped))
-	s.run(t, "InterruptInText", inConversation(func(t *testing.T, c *conversation) { s.interrupt(t, c, LongText) }))
-	s.run(t, "InterruptInTool", inConversation(func(t *testing.T, c *conversation) { s.interrupt(t, c, LongTool) }))
-	s.run(t, "InterruptInApproval", asking(func(t *testing.T, c *conversation) { s.interrupt(t, c, Approval) }))
+	s.run(t, "Image", with(c, s.image))
+	asks := s.apart(t, Approval, c)
+	s.run(t, "ApprovalDenied", with(asks, s.approvalDenied))
+	s.run(t, "ApprovalDeniedAndStopped", with(asks, s.approvalStopped))
+	s.run(t, "InterruptInText", with(c, func(t *testing.T, c *conversation) { s.interrupt(t, c, LongText) }))
+	s.run(t, "InterruptInTool", with(c, func(t *testing.T, c *conversation) { s.interrupt(t, c, LongTool) }))
+	s.run(t, "InterruptInApproval", with(asks, func(t *testing.T, c *conversation) { s.interrupt(t, c, Approval) }))
 	if asks != c {
 		asks.close()
 	}
-	s.run(t, "ResumeAfterClose", inConversation(s.resumeAfterClose))
-	s.run(t, "NothingIsLeft", inConversation(s.noProcessAfterClose))
+	files := s.apart(t, Image, c)
+	s.run(t, "AttachmentAlone", with(files, s.attachmentAlone))
+	s.run(t, "AttachmentWithBlankText", with(files, s.attachmentWithBlankText))
+	s.run(t, "AttachmentRejected", with(files, s.attachmentRejected))
+	s.run(t, "PDF", with(files, s.pdf))
+	s.run(t, "ResumeAfterClose", with(c, s.resumeAfterClose))
+	s.run(t, "ResumeAfterKill", with(c, s.resumeAfterKill))
+	if files != c {
+		files.close()
+	}
+	s.run(t, "NothingIsLeft", with(c, s.noProcessAfterClose))
+	s.run(t, "RejectionReplayed", with(files, s.rejectionReplayed))
 	c.close()
 
 	s.run(t, "Behind", s.backgroundTask)
-	s.run(t, "ResumeAfterKill", s.resumeAfterKill)
 	s.run(t, "StuffedPipes", s.agentReadsNothing)
 	s.compareReport(t, p)
 }
