@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -252,6 +253,15 @@ func (b *Broker) rewrite(r *httputil.ProxyRequest) {
 	})
 	if len(q) < all {
 		r.Out.URL.RawQuery = q.Encode()
+	}
+	if n := r.Out.ContentLength; n > 0 && r.Out.Body != nil {
+		// The transport reads once more behind the last byte. The server closes
+		// the body before it answers, which may be earlier. That read would then
+		// fail, and the transport would break off the answer.
+		r.Out.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(r.Out.Body, n), r.Out.Body}
 	}
 	value := b.cfg.Key
 	if b.cfg.Target.Header == Bearer {

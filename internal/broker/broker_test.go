@@ -498,3 +498,54 @@ func TestForeignConnectionsDoNotBlockTheAgent(t *testing.T) {
 		t.Errorf("the running request got %q", body)
 	}
 }
+
+// lateReader is a transport that reads the body of a request once more after the
+// client has received the head of the answer, as net/http's can.
+type lateReader struct {
+	answered chan struct{}
+	late     chan error
+}
+
+func (l lateReader) RoundTrip(r *http.Request) (*http.Response, error) {
+	if _, err := io.ReadFull(r.Body, make([]byte, r.ContentLength)); err != nil {
+		return nil, err
+	}
+	go func() {
+		<-l.answered
+		_, err := r.Body.Read(make([]byte, 1))
+		l.late <- err
+	}()
+	body, end := io.Pipe() // the answer ends with the request
+	context.AfterFunc(r.Context(), func() { _ = end.Close() })
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: body, Request: r}, nil
+}
+
+func TestAnswerThatBeginsBeforeTheLastReadOfTheRequestIsNotBrokenOff(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := lateReader{make(chan struct{}), make(chan error, 1)}
+	b, err := Serve(ln, Config{Target: Target{Base: "http://api.example", Header: XAPIKey}, Key: theKey, Placeholder: placeholder, transport: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+ln.Addr().String()+"/v1", strings.NewReader("body"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(XAPIKey, placeholder)
+	pool := &http.Transport{}
+	defer pool.CloseIdleConnections()
+	client := http.Client{Transport: pool}
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	close(l.answered)
+	if err := <-l.late; err != io.EOF {
+		t.Errorf("the last read of the body returned %v, want EOF", err)
+	}
+}
