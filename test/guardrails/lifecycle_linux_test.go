@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
@@ -33,13 +34,29 @@ func (w *world) blocked(c *testapi.Client, after string) (turn string, release f
 	}
 	tools := realagents.ToolsetOf(w.agent.Name)
 	turn = c.Send(fakemodel.Scenario{Steps: []fakemodel.Step{{Blocks: []fakemodel.Block{tools.Shell("echo > began; cat pipe; " + after)}}, {Text: "It is over."}}}.Prompt("Go."))
-	if _, err := os.ReadFile(began); err != nil { // returns when the tool runs
-		t.Fatal(err)
-	}
+	w.begins(c, turn, began)
 	return turn, func() {
 		if err := os.WriteFile(pipe, []byte("go\n"), 0o600); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// begins waits until a tool writes to a pipe. It fails the test with the end of
+// the turn if the turn ends without that.
+func (w *world) begins(c *testapi.Client, turn, pipe string) {
+	w.t.Helper()
+	f, err := os.OpenFile(pipe, os.O_RDWR|syscall.O_NONBLOCK, 0) // does not wait for a writer
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer f.Close()
+	err = f.SetReadDeadline(time.Now().Add(testapi.Timeout))
+	if err == nil {
+		_, err = f.Read(make([]byte, 1))
+	}
+	if err != nil {
+		w.t.Fatalf("the tool did not run: %v; the turn ended with %+v", err, c.End(turn).Body)
 	}
 }
 
