@@ -261,53 +261,64 @@ func searchMemory(pid int, text string) (n int) {
 		return 0
 	}
 	defer mem.Close()
-	present, err := os.Open(fmt.Sprintf("/proc/%d/pagemap", pid))
+	pages, err := os.Open(fmt.Sprintf("/proc/%d/pagemap", pid))
 	if err != nil {
 		return 0
 	}
-	defer present.Close()
+	defer pages.Close()
+	m := memory{mem, pages, make([]byte, atOnce*entry), make([]byte, atOnce*page)}
 	for line := range strings.Lines(string(maps)) {
 		var from, to uint64
 		var mode string
 		if _, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &mode); err != nil || mode[0] != 'r' || mode[1] != 'w' && strings.Contains(line, "/") {
 			continue
 		}
-		n += searchRange(mem, present, from, to, text)
+		n += m.searchRange(from, to, text)
 	}
 	return n
 }
 
-// searchRange searches the pages of a range that are in memory.
-func searchRange(mem, present *os.File, from, to uint64, text string) (n int) {
-	const entry, chunk = 8, 1 << 16 // bytes of an entry of the page map, and pages that are read of it at once
-	var run []byte                  // the contents of consecutive pages
-	flush := func() {
-		if len(run) > 0 {
-			n += occurrences(run, text)
-		}
-		run = run[:0]
-	}
-	pages := make([]byte, chunk*entry)
-	for at := from; at < to; at += chunk * uint64(page) {
-		count := min(chunk, (to-at)/uint64(page))
-		got, _ := present.ReadAt(pages[:count*entry], int64(at/uint64(page)*entry))
-		for i := range got / entry {
-			if binary.LittleEndian.Uint64(pages[i*entry:])>>62 == 0 { // neither in memory nor in swap
-				flush()
-				continue
+// A memory reads the memory of a process.
+type memory struct {
+	mem, present  *os.File // the memory, and the map of its pages
+	entries, data []byte   // of pages that are read at once
+}
+
+const (
+	entry   = 8       // bytes of an entry of the map of pages
+	atOnce  = 1 << 14 // pages
+	present = 62      // the bits of an entry from here on are set for a page in memory or in swap
+)
+
+// searchRange searches the pages of a range that are present. It does not find a
+// text that lies across two of its reads.
+func (m *memory) searchRange(from, to uint64, text string) (n int) {
+	for at := from; at < to; at += atOnce * uint64(page) {
+		count := min(atOnce, (to-at)/uint64(page))
+		got, _ := m.present.ReadAt(m.entries[:count*entry], int64(at/uint64(page)*entry))
+		for i, end := 0, got/entry; i < end; i++ {
+			first := i
+			for i < end && binary.LittleEndian.Uint64(m.entries[i*entry:])>>present != 0 {
+				i++
 			}
-			run = slices.Grow(run, page)[:len(run)+page]
-			if _, err := mem.ReadAt(run[len(run)-page:], int64(at)+int64(i*page)); err != nil {
-				run = run[:len(run)-page]
-				flush()
-				continue
-			}
-			if len(run) > 64<<20 {
-				flush()
-			}
+			n += m.searchPages(int64(at)+int64(first*page), m.data[:(i-first)*page], text)
 		}
 	}
-	flush()
+	return n
+}
+
+// searchPages reads consecutive pages into data, and searches those that can be
+// read.
+func (m *memory) searchPages(at int64, data []byte, text string) (n int) {
+	for len(data) > 0 {
+		got, err := m.mem.ReadAt(data, at)
+		n += occurrences(data[:got], text)
+		if err == nil {
+			return n
+		}
+		skip := got/page*page + page // the page that cannot be read
+		data, at = data[min(skip, len(data)):], at+int64(skip)
+	}
 	return n
 }
 
