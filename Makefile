@@ -171,7 +171,7 @@ test-binary: build $(AGENTS_READY) $(CLIENT_READY)
 # do, so they run beside the other targets.
 .PHONY: test-hostile
 test-hostile: build
-	@.ci/gotest -timeout 30m -count 1 -- ./test/hostile
+	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -- ./test/hostile
 
 .PHONY: test-binary-tls
 test-binary-tls: build $(AGENTS_READY)

@@ -182,11 +182,14 @@ func TestKilledServerLosesNothing(t *testing.T) {
 func TestUpgradeUnderRunningTurns(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.start()
-	repeat, sessions, n := rounds(10, 2), 3, 0
+	other, err := update()
+	if err != nil {
+		t.Fatal(err)
+	}
+	repeat, sessions := rounds(10, 2), 3
 	sum := w.moments(seed(t), repeat, sessions, func() {
 		w.stop(syscall.SIGTERM)
-		n++
-		w.binary = w.binaries[n%2]
+		w.binary, other = other, w.binary
 		w.start()
 	})
 	t.Logf("%+v", sum)

@@ -26,33 +26,29 @@ import (
 	"github.com/runnel-dev/runnel/internal/testprogram"
 )
 
-// binaryDir is the folder into which build writes the two builds of the
-// program.
-var binaryDir string
+// updateDir is the folder into which update writes its build.
+var updateDir string
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "runnel-kill")
 	if err != nil {
 		panic(err)
 	}
-	binaryDir = dir
+	updateDir = dir
 	code := testprogram.Main(m)
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
 
-// build builds the program twice when the first test needs it, and returns the
-// paths. The second build serves as an update of the first.
-var build = sync.OnceValues(func() (binaries [2]string, err error) {
-	for i := range binaries {
-		binaries[i] = filepath.Join(binaryDir, "runnel"+strconv.Itoa(i))
-		flags := []string{"", "-s -w"}[i]
-		out, err := exec.Command("go", "build", "-ldflags", flags, "-o", binaries[i], "github.com/runnel-dev/runnel/cmd/runnel").CombinedOutput()
-		if err != nil {
-			return binaries, fmt.Errorf("%w\n%s", err, out)
-		}
+// update builds the program once more, as an update of the program under test,
+// and returns its path.
+var update = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(updateDir, "update")
+	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "github.com/runnel-dev/runnel/cmd/runnel").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
 	}
-	return binaries, nil
+	return path, nil
 })
 
 // long reports whether to repeat tests often enough to hit rare races.
@@ -71,16 +67,15 @@ func rounds(often, seldom int) int {
 // most of the time, a server with real agents.
 type world struct {
 	testapi.Server
-	t        *testing.T
-	agent    string // name of the agent's provider
-	home     realagents.Home
-	model    *fakemodel.Server
-	bin      string // first directory in PATH
-	data     string
-	window   string
-	binary   string
-	binaries [2]string // what build returns
-	begun    bool      // if true, moments calls act only after every turn has a delta
+	t      *testing.T
+	agent  string // name of the agent's provider
+	home   realagents.Home
+	model  *fakemodel.Server
+	bin    string // first directory in PATH
+	data   string
+	window string
+	binary string
+	begun  bool // if true, moments calls act only after every turn has a delta
 
 	settings []string // further environment variables of the server
 
@@ -104,10 +99,6 @@ func newWorldIn(t *testing.T, window, data string) *world {
 func newWorldOf(t *testing.T, agent, window, data string) *world {
 	t.Helper()
 	program := realagents.Find(t, agent)
-	binaries, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
 	model, err := fakemodel.Start(fakemodel.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +106,7 @@ func newWorldOf(t *testing.T, agent, window, data string) *world {
 	t.Cleanup(func() { _ = model.Close() })
 	w := &world{
 		Server: testapi.Server{T: t, Addr: testapi.FreeAddr(t)}, t: t, home: realagents.NewHome(t, model.URL()), model: model, bin: t.TempDir(), data: data,
-		window: window, binary: binaries[0], binaries: binaries, agent: agent,
+		window: window, binary: testprogram.Path(t), agent: agent,
 	}
 	command := strings.TrimSuffix(agent, "-code") // the program's name in PATH
 	if err := os.Symlink(program.Path, filepath.Join(w.bin, command)); err != nil {
