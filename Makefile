@@ -100,7 +100,7 @@ BINARY := ./test/hostile ./test/e2e ./test/kill ./test/guardrails ./test/conform
 # agent, which do not use TLS between them. make test runs test/e2e a second
 # time with TLS between client and server, without these tests and with one
 # agent. make test-long runs everything with TLS.
-WITHOUT_TLS := ^Test(Failures|Profile|StoredRules|LoadAgain|APIKey|AgentLogin|LoginThatIsGone|OptionsOfATurn|ModeOfATurn|Governed|Terminal|ConversationInAFile|ClaudeInATerminal)
+WITHOUT_TLS := ^Test(Failures|Profile|StoredRules|LoadAgain|APIKey|AgentLogin|LoginThatIsGone|OptionsOfATurn|ModeOfATurn|Governed|Terminal|ConversationInA|ClaudeInATerminal|CommandsPrint|MCP|Image)
 # The packages that make test runs without the race detector, because nothing in
 # them runs concurrently: pure functions (event, upsert, jsonl, termtext,
 # testload), tables and generated text (provider/all, agentdoc, archtest, ui),
