@@ -97,6 +97,9 @@ func TestKeyStaysHiddenAfterManyCredentials(t *testing.T) {
 		"variable": func(w *world) { w.under = []string{"/usr/bin/env", "ANTHROPIC_API_KEY=" + untypical} },
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "variable" && !long() {
+				t.Skip("test/guardrails hides a key from a variable: RUNNEL_LONG=1")
+			}
 			w := newWorld(t, nil, "60s")
 			from(w)
 			w.start()
@@ -104,7 +107,7 @@ func TestKeyStaysHiddenAfterManyCredentials(t *testing.T) {
 			prompt := plan{Deltas: 1, Print: "ANTHROPIC_API_KEY"}.prompt()
 			w.hides(c, c.Send(prompt), untypical)
 			admin := testapi.Server{T: t, Addr: w.Addr, Token: w.runnel("token", "create", "admin", "--scope", "read,admin", "--data", w.data)}
-			inEights(600, func(n int) {
+			inEights(530, func(n int) {
 				if code, _ := admin.Call("POST", "/api/tokens", object{"name": fmt.Sprint("job ", n), "scopes": []string{"read"}}, nil); code != http.StatusCreated {
 					t.Errorf("token %d: %d", n, code)
 				}
