@@ -24,11 +24,15 @@ import (
 // exhaust holds the orders for an agent's tool: to send a request, and to lower
 // the server's limit of descriptors while the server looks up the sender.
 type exhaust struct {
-	Target int    `json:"target"` // process id of the server
-	Addr   string `json:"addr"`
-	Socket string `json:"socket,omitzero"` // if set, the unix socket to use instead of Addr
-	Say    []byte `json:"say"`
+	Target int           `json:"target"` // process id of the server
+	Addr   string        `json:"addr"`
+	Socket string        `json:"socket,omitzero"` // if set, the unix socket to use instead of Addr
+	Say    []byte        `json:"say"`
+	For    time.Duration `json:"for"` // how long to try
 }
+
+// exhaustTime is how long the tool tries.
+func exhaustTime() time.Duration { return time.Duration(often(10, 3)) * time.Second }
 
 // exhausted is the tool's result.
 type exhausted struct {
@@ -65,7 +69,7 @@ func (e exhaust) run(r *exhausted) error {
 		return err
 	}
 	longest := time.Duration(0)
-	for began := time.Now(); time.Since(began) < 10*time.Second && r.Statuses[http.StatusOK] == 0; r.Tries++ {
+	for began := time.Now(); time.Since(began) < e.For && r.Statuses[http.StatusOK] == 0; r.Tries++ {
 		// Each try lowers the limit at another point of the response time.
 		const steps = 97
 		took, status, err := e.try(limit, longest*time.Duration(r.Tries*61%steps)/steps, r.Tries > 0)
@@ -138,7 +142,7 @@ func (e exhaust) runSocket(r *exhausted) error {
 			}
 		}
 	}()
-	for began := time.Now(); time.Since(began) < 10*time.Second && r.Statuses[http.StatusOK] == 0; r.Tries++ {
+	for began := time.Now(); time.Since(began) < e.For && r.Statuses[http.StatusOK] == 0; r.Tries++ {
 		r.Statuses[e.call()]++
 	}
 	return nil
@@ -202,7 +206,7 @@ func TestAgentCannotTakeDescriptorsToHideItsSupervisor(t *testing.T) {
 			t.Fatal("the agent was not taken over")
 		}
 		w.give("exhaust", exhaust{
-			Target: w.cmd.Process.Pid, Socket: filepath.Join(w.data, "api.sock"),
+			Target: w.cmd.Process.Pid, Socket: filepath.Join(w.data, "api.sock"), For: exhaustTime(),
 			Say: []byte("GET /api/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
 		})
 		var r exhausted
@@ -232,7 +236,7 @@ func TestAgentCannotTakeDescriptorsToBeAStranger(t *testing.T) {
 		c.Send(plan{Deltas: 1, Ask: true, Tool: []string{w.agent(), "play-exhaust", w.project}}.prompt())
 		asked := c.Until("question", func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
 		w.give("exhaust", exhaust{
-			Target: w.cmd.Process.Pid, Addr: w.Addr, Say: w.approval(c.Session, asked.Body.(event.ApprovalRequested).Approval),
+			Target: w.cmd.Process.Pid, Addr: w.Addr, For: exhaustTime(), Say: w.approval(c.Session, asked.Body.(event.ApprovalRequested).Approval),
 		})
 		var r exhausted
 		w.file("exhausted", &r)

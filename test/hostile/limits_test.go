@@ -394,7 +394,7 @@ func TestUnreadSubscriptionsHoldLittleMemory(t *testing.T) {
 		fixed float64 // bytes that all subscriptions together may take besides each
 	}{
 		"many items":  {20, plan{Pages: 100}, garbage},
-		"large items": {1, plan{Stdout: 24}, garbage + unread<<20},
+		"large items": {1, plan{Stdout: 12}, garbage + unread<<20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil, "60s")
