@@ -156,7 +156,7 @@ func TestAllowedPathIsReachedFromTheNextTurnOn(t *testing.T) {
 		w.disallow(made.Rule.ID)
 		reached("after", false, false)
 		w.audited(made.Rule.ID)
-	}, "claude-code")
+	}, "codex")
 }
 
 // audited checks that the audit log has a rule and its removal.
@@ -181,7 +181,7 @@ func (w *world) audited(rule int64) {
 // TestPathAllowedDuringATurnIsReachedFromTheNextOneOn allows a path while a tool
 // runs, with the command of a user.
 func TestPathAllowedDuringATurnIsReachedFromTheNextOneOn(t *testing.T) {
-	w := newWorld(t, realagents.Claude(t)[0])
+	w := newWorld(t, realagents.Codex(t))
 	file, _ := w.outside()
 	session := w.enclosed()
 	c := w.Follow(session)
@@ -255,7 +255,7 @@ func TestHostileToolIsSuggestedNoProtectedPath(t *testing.T) {
 // TestPathReplacedByALinkStartsNoAgent replaces an allowed directory by a link
 // to the user's keys while no agent runs.
 func TestPathReplacedByALinkStartsNoAgent(t *testing.T) {
-	w := newWorld(t, realagents.Claude(t)[0])
+	w := newWorld(t, realagents.Codex(t))
 	file, _ := w.outside()
 	dir := filepath.Dir(file)
 	session := w.enclosed()

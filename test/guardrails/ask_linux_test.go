@@ -214,7 +214,7 @@ func TestSandboxAsksAboutHosts(t *testing.T) {
 		if out := w.prog.Command(t, "rules", "list"); !strings.Contains(out, "always.invalid:8443") {
 			t.Errorf("rules:\n%s", out)
 		}
-	}, "claude-code", "codex")
+	}, "codex")
 }
 
 // count returns the number of questions about a tool.

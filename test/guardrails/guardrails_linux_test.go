@@ -219,7 +219,7 @@ func TestHostileToolReachesNothing(t *testing.T) {
 			t.Errorf("%d packets have arrived", n)
 		}
 		w.checkRecord(session, to)
-	}, "claude-code", "codex", "gemini")
+	}, "claude-code", "codex")
 }
 
 // settings returns files of the agent itself whose content would run outside of

@@ -182,5 +182,5 @@ func TestConversationContinuesInANewSandbox(t *testing.T) {
 		}) {
 			t.Error("the model received no request with both turns")
 		}
-	}, "claude-code", "opencode")
+	}, "claude-code", "codex")
 }

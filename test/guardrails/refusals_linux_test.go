@@ -99,7 +99,7 @@ func TestSandboxNeedsBubblewrap(t *testing.T) {
 // TestConfiguredSandboxCannotBeSwitchedOff runs a server whose configuration
 // asks for a sandbox. Clients cannot start an agent without it.
 func TestConfiguredSandboxCannotBeSwitchedOff(t *testing.T) {
-	w := newWorld(t, realagents.Claude(t)[0])
+	w := newWorld(t, realagents.Codex(t))
 	w.prog.Stop()
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	text := "options:\n  sandbox: project\n  egress:\n    allow: [\"localhost:" + port(w.model.URL()) + "\"]\n"

@@ -67,7 +67,7 @@ func TestToolInSandboxPlantsNothingInTheAgentsFolders(t *testing.T) {
 				t.Errorf("%s is now %.200q", path, text)
 			}
 		}
-	}, "claude-code", "codex", "gemini", "opencode")
+	}, "claude-code", "codex", "gemini")
 }
 
 // TestToolInSandboxRunsNothingInAnotherSession changes, as a tool in a sandbox,
@@ -94,7 +94,7 @@ func TestToolInSandboxRunsNothingInAnotherSession(t *testing.T) {
 // TestRecordOfEgressHasNoSecretsAndNoControlCharacters names hosts that contain
 // a secret and a control sequence.
 func TestRecordOfEgressHasNoSecretsAndNoControlCharacters(t *testing.T) {
-	w := newWorld(t, realagents.Claude(t)[0])
+	w := newWorld(t, realagents.Codex(t))
 	secret := "ghp_" + strings.Repeat("k7Q2", 9)
 	script := "#!/bin/bash\nfor h in " + secret + ".example.com %c2%9b31mred.example.com %e2%80%aeover.example.com\n" +
 		`do exec 3<>/dev/tcp/127.0.0.1/17318; printf 'CONNECT %s:443 HTTP/1.1\r\nHost: x\r\n\r\n' $h >&3; read -r answer <&3; echo "$answer"; done > over` + "\n"
@@ -125,7 +125,7 @@ func TestRecordOfEgressHasNoSecretsAndNoControlCharacters(t *testing.T) {
 // a trusted folder, as a tool in a sandbox, to another configuration, and gets
 // the changes of the session, for which the server runs git.
 func TestSettingsOfGitFromASandboxAreNotFollowedByTheServer(t *testing.T) {
-	w := newWorld(t, realagents.Claude(t)[0])
+	w := newWorld(t, realagents.Codex(t))
 	w.prog.Kill()
 	w.prog.Args = append(w.prog.Args, "--trusted-folders", w.home.Project)
 	w.start()
@@ -164,7 +164,7 @@ echo '* filter=x' > .gitattributes; echo two > file; echo ../elsewhere > .git/co
 // TestProjectCannotChooseTheProgramThatMakesSandboxes has a project whose folder
 // of programs is in the server's PATH.
 func TestProjectCannotChooseTheProgramThatMakesSandboxes(t *testing.T) {
-	w := newWorld(t, realagents.Claude(t)[0])
+	w := newWorld(t, realagents.Codex(t))
 	w.prog.Kill()
 	bin, escaped := filepath.Join(w.home.Project, "bin"), filepath.Join(w.home.Dir, "escaped")
 	if err := os.Mkdir(bin, 0o700); err != nil {
