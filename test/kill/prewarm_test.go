@@ -97,7 +97,7 @@ func (w *world) firstWord() (session string, took time.Duration) {
 // TestAnAgentThatWaitedAnswers checks that a new session gets the prewarmed
 // agent, whose process ran before the session was created.
 func TestAnAgentThatWaitedAnswers(t *testing.T) {
-	agents := []string{"claude-code", "codex", "gemini"}
+	agents := []string{"claude-code", "codex", "codex-acp"}
 	if long() {
 		agents = append([]string{"claude-code", "codex"}, realagents.ACP()...)
 	}
