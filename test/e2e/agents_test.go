@@ -154,6 +154,9 @@ func (a subject) failure() {
 
 func (a subject) resume() {
 	a.needs("ResumeAfterKill")
+	if !strings.HasPrefix(a.found.Agent, "codex") {
+		needsLong(a.t, "starts the agent once more; the tests of its provider do the same")
+	}
 	long := fakemodel.Step{Text: strings.Repeat("on and on ", 40), Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 6}}}
 	if got := a.d.turn(play(long), once(inText, kill)); got.Status != "PROCESS_CRASH" {
 		a.t.Errorf("%+v", got)

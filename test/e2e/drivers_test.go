@@ -115,6 +115,10 @@ type sse struct {
 
 func newSSE(s *server) driver { return &sse{s, s.create(), "0", make(map[string]string)} }
 
+func (d *sse) on(t *testing.T) *sse {
+	return &sse{d.s.on(t), d.session, d.after, d.texts}
+}
+
 func (d *sse) shown() (string, map[string]string) { return d.session, d.texts }
 
 func (d *sse) turn(prompt string, react func(moment) reaction) outcome {

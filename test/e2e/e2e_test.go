@@ -68,6 +68,15 @@ func claudes(t *testing.T) []realagents.Binary {
 	return all
 }
 
+// needsLong skips what other tests or agents prove in make test, unless
+// RUNNEL_LONG=1 is set. why names them.
+func needsLong(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("RUNNEL_LONG") == "" {
+		t.Skip(why + ": RUNNEL_LONG=1")
+	}
+}
+
 func TestRealAgent(t *testing.T) {
 	for _, agent := range claudes(t) {
 		t.Run(agent.Version, func(t *testing.T) {

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/runnel-dev/runnel/internal/fakemodel"
@@ -29,14 +28,14 @@ func TestFailuresOfTheModelAreClassifiedAlike(t *testing.T) {
 	} {
 		t.Run(agent, func(t *testing.T) {
 			t.Parallel()
-			if agent == "claude-agent-acp" && os.Getenv("RUNNEL_LONG") == "" {
-				t.Skip("the same agent as claude-code behind an adapter: RUNNEL_LONG=1")
+			if agent == "claude-agent-acp" {
+				needsLong(t, "the same agent as claude-code behind an adapter")
 			}
-			s := serve(t, realagents.Find(t, agent))
+			d := newSSE(serve(t, realagents.Find(t, agent)))
 			for _, cases := range tries {
 				for status, want := range cases {
 					t.Run(fmt.Sprint(status), func(t *testing.T) {
-						d := newSSE(s.on(t))
+						d := d.(*sse).on(t)
 						refusal := fakemodel.Step{Fail: &fakemodel.Failure{Status: status, Type: "refused", Message: "No.", Times: 1000}}
 						if out := d.turn(play(refusal), ignore); out.Status != want {
 							t.Errorf("got %s, want %s", out.Status, want)

@@ -285,9 +285,13 @@ func TestConversationInAFileIsFollowed(t *testing.T) {
 			t.Parallel()
 			agent := realagents.Find(t, name)
 			s := serve(t, agent)
+			l := s.listen()
 			prompt := play(fakemodel.Step{Text: "First, in the terminal.", Blocks: []fakemodel.Block{echoes(name)}}, fakemodel.Step{Text: "Second, in the terminal.", Hold: "one"})
 			writer := term.start(s, agent, "", prompt)
 			<-s.model.Gate("one").Reached()
+			l.shows(func(c gateway.Conversation) bool {
+				return c.CLIType == name && c.LastMessage == "First, in the terminal."
+			})
 			c := s.inUse()
 			if c.CLIType != name || c.Writer.PID != 0 || c.Writer.Source != "recent" {
 				t.Errorf("listed: %+v, %+v", c, c.Writer)
@@ -319,8 +323,8 @@ func TestConversationInAFileIsFollowed(t *testing.T) {
 			s.settled(session)
 			s.finds(session, "Second, in the terminal")
 			s.equalsCopy(session, name+":"+c.AgentSessionID)
-			if name == "gemini" && os.Getenv("RUNNEL_LONG") == "" {
-				return // the agent continues a conversation only in the next minute
+			if (name == "gemini" || name == "opencode") && os.Getenv("RUNNEL_LONG") == "" {
+				return // one continues a conversation only in the next minute, and the other starts slowly
 			}
 			d := &sse{s, session, s.lastSeq(session), make(map[string]string)}
 			if got := d.turn(play(fakemodel.Step{Text: "Third, here."}), ignore); got.Status != "completed" {

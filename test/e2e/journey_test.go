@@ -33,11 +33,11 @@ type traveller struct {
 }
 
 var travellers = []traveller{
-	{named: named{"claude-code", "Bash"}, subagent: "Agent", to: "tester", asks: true, reads: true, model: "claude-other-1", variable: "ANTHROPIC_API_KEY"},
-	{named: named{"codex", "shell"}, subagent: "spawn_agent", model: "gpt-other-1", variable: "OPENAI_API_KEY"},
-	{named: named{"claude-agent-acp", "Bash"}, subagent: "Agent", to: "tester", asks: true, reads: true, variable: "ANTHROPIC_API_KEY"},
-	{named: named{"opencode", "bash"}, subagent: "task", to: "tester"},
-	{named: named{"qwen", "run_shell_command"}, subagent: "agent", to: "general-purpose", asks: true, stops: true, reads: true, variable: "OPENAI_API_KEY"},
+	{named: named{"claude-code", "Bash", false}, subagent: "Agent", to: "tester", asks: true, reads: true, model: "claude-other-1", variable: "ANTHROPIC_API_KEY"},
+	{named: named{"codex", "shell", false}, subagent: "spawn_agent", model: "gpt-other-1", variable: "OPENAI_API_KEY"},
+	{named: named{"claude-agent-acp", "Bash", false}, subagent: "Agent", to: "tester", asks: true, reads: true, variable: "ANTHROPIC_API_KEY"},
+	{named: named{"opencode", "bash", true}, subagent: "task", to: "tester"},
+	{named: named{"qwen", "run_shell_command", true}, subagent: "agent", to: "general-purpose", asks: true, stops: true, reads: true, variable: "OPENAI_API_KEY"},
 }
 
 // A journey is one user's conversation with one agent over HTTP.

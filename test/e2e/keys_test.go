@@ -26,6 +26,7 @@ type keyed struct {
 	variable string   // environment variable of the key
 	others   []string // further variables of the test's environment that hold credentials
 	file     string   // path below the home of the configuration that requireLogin changes; "" for none
+	rare     bool     // only with RUNNEL_LONG=1
 }
 
 // eachKeyed runs f for each agent that works with a key, as a parallel subtest.
@@ -33,11 +34,14 @@ func eachKeyed(t *testing.T, f func(t *testing.T, k keyed, agent realagents.Bina
 	for _, k := range []keyed{
 		{agent: "claude-code", variable: "ANTHROPIC_API_KEY"},
 		{agent: "codex", variable: "OPENAI_API_KEY", others: []string{"CODEX_FAKE_API_KEY"}, file: ".codex/config.toml"},
-		{agent: "claude-agent-acp", variable: "ANTHROPIC_API_KEY"},
+		{agent: "claude-agent-acp", variable: "ANTHROPIC_API_KEY", rare: true},
 		{agent: "gemini", variable: "GEMINI_API_KEY"},
-		{agent: "qwen", variable: "OPENAI_API_KEY"},
+		{agent: "qwen", variable: "OPENAI_API_KEY", rare: true},
 	} {
 		t.Run(k.agent, func(t *testing.T) {
+			if k.rare {
+				needsLong(t, "Gemini CLI gets its key in the same way")
+			}
 			binaries := []realagents.Binary{realagents.Find(t, k.agent)}
 			if k.agent == "claude-code" {
 				binaries = claudes(t)

@@ -173,7 +173,9 @@ func TestMCPServersAreAddedAndRemoved(t *testing.T) {
 					t.Fatalf("%s %s: %d %s; want %d %s", method, path, code, body, status, contains)
 				}
 			}
-			w.checkCapabilities(true)
+			if name == "codex" || os.Getenv("RUNNEL_LONG") != "" { // it starts the agent twice
+				w.checkCapabilities(true)
+			}
 			check("POST", path, in, 201, `"name":"tickets"`)
 			if got := w.stored("tickets"); got.Command != want.Command || !slices.Equal(got.Args, want.Args) || !maps.Equal(got.Env, want.Env) {
 				t.Errorf("the agent has stored %+v, want %+v", got, want)
