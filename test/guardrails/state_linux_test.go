@@ -67,7 +67,7 @@ func TestToolInSandboxPlantsNothingInTheAgentsFolders(t *testing.T) {
 				t.Errorf("%s is now %.200q", path, text)
 			}
 		}
-	}, "claude-code", "codex", "gemini")
+	}, "claude-code", "codex", "gemini", "opencode")
 }
 
 // TestToolInSandboxRunsNothingInAnotherSession changes, as a tool in a sandbox,
