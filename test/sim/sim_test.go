@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,18 +88,24 @@ func (w *world) story() string {
 	return b.String()
 }
 
-// spread runs seeds in parallel on all processors. With at least 500 runs, it
-// fails if one of kinds never happened, because the runs then test less than
-// they should.
+// spread runs seeds in parallel on all processors until one of them fails. With
+// at least 500 runs, it fails if one of kinds never happened, because the runs
+// then test less than they should.
 func spread(t *testing.T, n int, plan func(seed uint64) plan, kinds ...string) {
 	first, runs := seeds(t, n)
 	began, counts := time.Now(), make([]map[string]int, runtime.GOMAXPROCS(0))
+	var failed atomic.Bool
 	t.Run("seeds", func(t *testing.T) {
 		for shard := range counts {
 			counts[shard] = make(map[string]int)
 			t.Run(strconv.Itoa(shard), func(t *testing.T) {
 				t.Parallel()
-				for i := shard; i < runs && !t.Failed(); i += len(counts) {
+				defer func() {
+					if t.Failed() {
+						failed.Store(true)
+					}
+				}()
+				for i := shard; i < runs && !t.Failed() && !failed.Load(); i += len(counts) {
 					seed := first + uint64(i)
 					for what, n := range run(t, seed, plan(seed)).counts {
 						counts[shard][what] += n
