@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel/gateway"
 )
@@ -134,12 +135,21 @@ func TestRetentionNamesAndRemovesWorktrees(t *testing.T) {
 	}
 }
 
-// A preview examines a bounded number of worktrees, and names the others.
+// A preview examines a bounded number of worktrees, and names the others. The
+// sessions are copies of one, because making 51 worktrees takes a minute.
 func TestRetentionPreviewExaminesFiftyWorktrees(t *testing.T) {
 	rg := gitRig(t)
-	for range 51 {
-		id, _ := rg.worktree()
-		if err := rg.gw.Kill(t.Context(), id); err != nil {
+	id, _ := rg.worktree()
+	if err := rg.gw.Kill(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := rg.cat.Session(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		rec.ID = uuid.NewString()
+		if err := rg.cat.PutSession(t.Context(), rec); err != nil {
 			t.Fatal(err)
 		}
 	}
