@@ -132,7 +132,7 @@ vet:
 
 .PHONY: test
 test: ## run everything that a commit must pass; installs what that needs
-	@.ci/tiers test-vet+test-setup test-race,test-agents,test-binary,test-binary-tls+test-hostile+test-ui,test-unit,test-gate
+	@.ci/tiers test-vet+test-setup test-race,test-agents,test-binary+test-hostile,test-binary-tls+test-ui,test-unit,test-gate
 
 # Installs and builds what the later targets of make test need. Each of those
 # targets also does that itself, for the case that it runs alone.
