@@ -17,11 +17,30 @@ export const skip = process.env.RUNNEL_SKIP_BROWSER === "1";
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
+let shared: Promise<Browser> | undefined;
+
 /**
- * Starts a browser. `scrollbars` shows scrollbars, as on a desktop; `args` are
- * further arguments.
+ * Returns a browser. All tests of the process share it, so `close` closes only
+ * the contexts that were made with the returned browser. With options, the
+ * browser is a new one: `scrollbars` shows scrollbars, as on a desktop; `args`
+ * are further arguments.
  */
-export function launch({ scrollbars = false, args = [] as string[] } = {}): Promise<Browser> {
+export async function launch({ scrollbars = false, args = [] as string[] } = {}): Promise<Browser> {
+  if (scrollbars || args.length > 0) return start(scrollbars, args);
+  if (!(await shared)?.isConnected()) shared = start(false, []);
+  const browser = await (shared as Promise<Browser>);
+  const contexts: BrowserContext[] = [];
+  return Object.assign(Object.create(browser) as Browser, {
+    newContext: async (options?: BrowserContextOptions) => {
+      const context = await browser.newContext(options);
+      contexts.push(context);
+      return context;
+    },
+    close: async () => void (await Promise.all(contexts.map((c) => c.close()))),
+  });
+}
+
+function start(scrollbars: boolean, args: string[]): Promise<Browser> {
   const found = [
     process.env.CHROMIUM,
     "/usr/bin/chromium",
@@ -162,7 +181,7 @@ export const addressOf = (server: Server, id: string) =>
 
 /** Fails if the page has an accessibility problem; `state` names the page's state in the failure. */
 export async function expectAccessible(page: Page, state?: string) {
-  await page.evaluate(axeSource);
+  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(axeSource);
   const found = await page.evaluate(async () => {
     const { axe } = window as unknown as {
       axe: {
@@ -174,7 +193,7 @@ export async function expectAccessible(page: Page, state?: string) {
     // For users of voice control, the accessible name of a button must contain
     // its visible text.
     const rules = { "label-content-name-mismatch": { enabled: true } };
-    const { violations } = await axe.run({ rules });
+    const { violations } = await axe.run({ rules, resultTypes: ["violations"] });
     return violations.map(
       (v) => `${v.id}: ${v.nodes.map((n) => `${n.html} ${n.failureSummary ?? ""}`).join("\n")}`,
     );
