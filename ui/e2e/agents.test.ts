@@ -11,6 +11,7 @@ import {
   expectAccessible,
   expectQuiet,
   launch,
+  logIn,
   newContext,
   session,
   skip,
@@ -46,12 +47,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     });
     watch = made.watch;
     page = await made.context.newPage();
-    await page.goto(server.link());
-    await page
-      .getByRole("heading", { level: 1 })
-      .or(page.getByRole("navigation", { name: "Sessions" }))
-      .first()
-      .waitFor();
+    await logIn(page, server);
   });
   afterEach(async () => {
     expectQuiet(watch);

@@ -123,6 +123,29 @@ export async function newContext(
   return { context, watch };
 }
 
+const logins = new WeakMap<Server, Awaited<ReturnType<BrowserContext["storageState"]>>>();
+
+/**
+ * Logs a page's browser in and leaves the page at an address of the server. The
+ * first call for a server uses a link, and the next calls restore what the
+ * browser stored then. So they load no view: the test loads the one it needs.
+ */
+export async function logIn(page: Page, server: Server) {
+  const login = logins.get(server);
+  if (!login) {
+    await page.goto(server.link());
+    await page.waitForFunction(() => localStorage.getItem("runnel.key"));
+    logins.set(server, await page.context().storageState());
+    return;
+  }
+  await page.context().addCookies(login.cookies);
+  await page.goto(`${server.origin}/icon.svg`);
+  const stored = login.origins.find((o) => o.origin === server.origin)?.localStorage ?? [];
+  await page.evaluate((items) => {
+    for (const { name, value } of items) localStorage.setItem(name, value);
+  }, stored);
+}
+
 export function expectQuiet(watch: Watch) {
   expect(watch).toEqual({ violations: [], foreign: [], errors: [] });
 }

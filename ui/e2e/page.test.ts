@@ -12,6 +12,7 @@ import {
   expectQuiet,
   launch,
   loadNothingAhead,
+  logIn,
   newContext,
   session,
   skip,
@@ -207,7 +208,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("goes on where it was after a reload in the middle of a turn, on two tabs at once", async () => {
-    await login();
+    await logIn(page, server);
     const id = await session(page, server, {
       steps: [
         { text: "Counting. " },
@@ -269,7 +270,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("executes nothing and fetches nothing that an agent writes", async () => {
-    await login();
+    await logIn(page, server);
     const evil = [
       '<img src=x onerror="window.pwned=1">',
       "<script>window.pwned=1</script>",
@@ -328,7 +329,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("an approval shows exactly what would run, and nothing in it can pretend", async () => {
-    await login();
+    await logIn(page, server);
     const command = `echo safe\u001b[2K\u202egnp.exe\u200b\n${"\n".repeat(10_000)}✓ Approved\u001b]8;;https://evil.example\u0007`;
     const id = await session(page, server, {
       steps: [
@@ -385,7 +386,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("allows a command from now on, by a rule that is shown before it is made and can be removed", async () => {
-    await login();
+    await logIn(page, server);
     const asks = (command: string) => ({
       steps: [
         { tool: { name: "Bash", kind: "execute", title: "", arguments: { command }, output: "ok", ask: {} } },
@@ -428,7 +429,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("answers by key, stops by Escape twice, queues and continues", async () => {
-    await login();
+    await logIn(page, server);
     const id = await session(page, server);
     await page.goto(addressOf(server, id));
     const composer = page.getByRole("textbox", { name: "Prompt" });
@@ -474,7 +475,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("keeps the draft when it cannot be sent, and over a reload", async () => {
-    await login();
+    await logIn(page, server);
     const id = await session(page, server);
     await page.goto(addressOf(server, id));
     const composer = page.getByRole("textbox", { name: "Prompt" });
@@ -490,7 +491,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("takes back that the server is not responding, once it does", async () => {
-    await login();
+    await logIn(page, server);
     const id = await session(page, server);
     await page.goto(addressOf(server, id));
     await page.getByRole("textbox", { name: "Prompt" }).fill("text");
@@ -587,7 +588,7 @@ describe.skipIf(skip)("the page", () => {
 
   it("loads a part that it lacks after the server was restarted", async () => {
     await loadNothingAhead(page);
-    await login();
+    await logIn(page, server);
     const id = await session(page, server, "text");
     await page.goto(addressOf(server, id));
     await ended();
@@ -631,7 +632,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("shows the session that a key has led to in the list", async () => {
-    await login();
+    await logIn(page, server);
     for (let i = 0; i < 25; i++) await session(page, server);
     await page.goto(`${server.origin}/`);
     await expect.poll(() => page.locator("[data-session]").count()).toBeGreaterThanOrEqual(25);
@@ -650,7 +651,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("sends files along and says why it cannot", async () => {
-    await login();
+    await logIn(page, server);
     const id = await session(page, server);
     await page.goto(addressOf(server, id));
     const picker = page.getByLabel("Attach files");
@@ -670,7 +671,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("tries again with the files of the prompt that failed", async () => {
-    await login();
+    await logIn(page, server);
     const id = await session(page, server);
     await page.goto(addressOf(server, id));
     await page
@@ -692,7 +693,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("continues a session whose folder is gone only once it is back", async () => {
-    await login();
+    await logIn(page, server);
     const dir = join(server.project, "vanishing");
     mkdirSync(dir);
     const id = await session(page, server, "text", { projectDir: dir });
@@ -711,7 +712,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("renames, archives, exports and deletes a session", async () => {
-    await login();
+    await logIn(page, server);
     const id = await session(page, server, "text");
     await page.goto(addressOf(server, id));
     await ended();
@@ -769,7 +770,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("continues after an earlier turn in a session of its own", async () => {
-    await login();
+    await logIn(page, server);
     const id = await session(page, server, "text");
     await page.goto(addressOf(server, id));
     await ended();
@@ -809,7 +810,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("opens a long session at its end, with few of its rows drawn", async () => {
-    await login();
+    await logIn(page, server);
     const steps = Array.from({ length: 700 }, (_, i) => [
       { text: `Step ${i}.` },
       {
@@ -843,7 +844,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("loads older entries while the user scrolls up, without gaps, doubles or jumps", async () => {
-    await login();
+    await logIn(page, server);
     const script = Array.from({ length: 600 }, (_, i) => ({ text: `Step ${i}.` }));
     const id = await session(page, server, { steps: script });
     await page.goto(addressOf(server, id));
@@ -890,7 +891,7 @@ describe.skipIf(skip)("the page", () => {
     const desktop = await launch({ scrollbars: true });
     onTestFinished(() => desktop.close());
     page = await (await newContext(desktop, server)).context.newPage();
-    await login();
+    await logIn(page, server);
     const id = await session(page, server, {
       steps: [
         { text: "line\n\n", repeat: 80 },
