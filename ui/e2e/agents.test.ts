@@ -26,7 +26,11 @@ const sizes = {
 
 const terminal = join(import.meta.dirname, "../../provider/script/scripts/terminal.json");
 
+// Without RUNNEL_LONG, a test that does the same in both sizes runs in one.
+const every = process.env.RUNNEL_LONG === "1";
+
 describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, options) => {
+  const on = (here: keyof typeof sizes) => it.runIf(every || size === here);
   let server: Server;
   let browser: Browser;
   let page: Page;
@@ -84,7 +88,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
       id,
     );
 
-  it("says which agents there are and how to get those that are not", async () => {
+  on("phone")("says which agents there are and how to get those that are not", async () => {
     await page.goto(`${server.origin}/?new`);
     await page.getByRole("button", { name: /^Agent: / }).click();
     const list = page.getByRole("dialog", { name: "Agent" });
@@ -107,7 +111,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     await page.getByRole("textbox", { name: "Prompt" }).fill("");
   });
 
-  it("begins a session with settings of the agent’s own", async () => {
+  on("wide")("begins a session with settings of the agent’s own", async () => {
     await page.goto(`${server.origin}/?new`);
     await chooseAgent(page, "Script");
     await chooseFolder(page, server.project);
@@ -194,7 +198,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     await good();
   });
 
-  it("shows a terminal’s output as it grows, in its colours, and obeys nothing of it", async () => {
+  on("phone")("shows a terminal’s output as it grows, in its colours, and obeys nothing of it", async () => {
     const script = JSON.parse(readFileSync(terminal, "utf8"));
     script.steps[1].tool.ask = {}; // wait until the output is visible
     await open(script);
@@ -238,7 +242,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     await good();
   });
 
-  it("fills in a form, and opens a page only by a click", async () => {
+  on("phone")("fills in a form, and opens a page only by a click", async () => {
     let popups = 0;
     page.context().on("page", () => popups++);
     await open("form");
@@ -289,7 +293,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     await good();
   });
 
-  it("answers one question by a button, and several in a form", async () => {
+  on("wide")("answers one question by a button, and several in a form", async () => {
     await open("question");
     await bar().getByText("Which database shall it use?", { exact: true }).waitFor();
     await good();

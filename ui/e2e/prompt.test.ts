@@ -25,7 +25,11 @@ const dot =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 const log = Array.from({ length: 120 }, (_, i) => `12:00:${i} GET /api/session ${200 + (i % 3)}`).join("\n");
 
+// Without RUNNEL_LONG, a test that does the same in both sizes runs in one.
+const every = process.env.RUNNEL_LONG === "1" || process.env.RUNNEL_SCREENSHOTS === "1";
+
 describe.skipIf(skip).each(Object.entries(sizes))("prompts on a %s", (size, options) => {
+  const on = (here: keyof typeof sizes) => it.runIf(every || size === here);
   let server: Server;
   let browser: Browser;
   let page: Page;
@@ -176,7 +180,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("prompts on a %s", (size, opti
     expect(await attached().count()).toBe(0);
   });
 
-  it("come back if the session does not start, and start no second one", async () => {
+  on("phone")("come back if the session does not start, and start no second one", async () => {
     await home();
     await field().fill("text to keep");
     const error = {
@@ -204,7 +208,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("prompts on a %s", (size, opti
     expect(await sessions()).toBe(before + 1);
   });
 
-  it("offer the agent’s commands at the beginning, also after the server was killed", async () => {
+  on("wide")("offer the agent’s commands at the beginning, also after the server was killed", async () => {
     const commands = [
       { name: "compact", description: "Shorten the conversation", hint: "what to keep" },
       { name: "review", description: "Check the changes" },
@@ -237,7 +241,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("prompts on a %s", (size, opti
     await field().fill("");
   });
 
-  it("make files of a pasted log and of dropped code", async () => {
+  on("phone")("make files of a pasted log and of dropped code", async () => {
     const id = await session(page, server, "text");
     await page.goto(`${server.origin}/?session=${id}`);
     await ended();
