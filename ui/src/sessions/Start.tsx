@@ -58,7 +58,8 @@ function useChoices(wanted: boolean) {
     );
   }, [unknown]);
 
-  const profiles = useProfiles(dir, wanted || choices.persona !== undefined);
+  const decided = known !== undefined || projects !== undefined; // the folder, as far as the server knows one
+  const profiles = useProfiles(dir, decided && (wanted || choices.persona !== undefined));
   // The chosen profile may belong to another folder.
   const profile = profiles.some((p) => p.name === choices.persona && p.error === undefined)
     ? choices.persona
