@@ -21,6 +21,7 @@ type storedFollowing struct {
 	source followed
 	given  map[string]int // returned events
 	end    []event.Event  // of the last turn
+	unread bool           // the last change could not be read
 }
 
 // A followed is where a storedFollowing reads a conversation.
@@ -44,10 +45,11 @@ func follow(source followed) *storedFollowing {
 // Next implements [runnel.Following].
 func (f *storedFollowing) Next(ctx context.Context) ([]event.Event, error) {
 	changed, err := f.source.hasChanged(ctx)
-	if err != nil || !changed {
+	if err != nil || !changed && !f.unread {
 		return nil, err
 	}
 	evs, end, err := f.source.events(ctx)
+	f.unread = err != nil
 	if runnel.CodeOf(err) == runnel.AgentError {
 		return nil, nil // the agent's database may be readable later
 	}
@@ -195,10 +197,7 @@ func (k kept) stateOf(ctx context.Context, id string) (state rowState, err error
 }
 
 func (f *followedRow) events(ctx context.Context) (evs, end []event.Event, err error) {
-	if evs, end, err = f.read(ctx, true); err != nil {
-		f.files, f.state = [2]databaseFile{}, rowState{} // it is read again
-	}
-	return evs, end, err
+	return f.read(ctx, true)
 }
 
 func (f *followedRow) rest() (evs, end []event.Event, err error) {

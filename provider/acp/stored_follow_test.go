@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -298,5 +299,37 @@ func TestFollowedItemsAppearWhileTheAgentWorks(t *testing.T) {
 				t.Errorf("nothing is new: %+v, %v", again, err)
 			}
 		})
+	}
+}
+
+// A busySource has changed once, and can be read at the second try.
+type busySource struct{ asked, read int }
+
+func (b *busySource) hasChanged(context.Context) (bool, error) {
+	b.asked++
+	return b.asked == 1, nil
+}
+
+func (b *busySource) events(context.Context) (evs, end []event.Event, err error) {
+	if b.read++; b.read == 1 {
+		return nil, nil, runnel.Fail(runnel.AgentError, "busy")
+	}
+	return []event.Event{{Body: event.Notice{Code: "READ"}}}, nil, nil
+}
+
+func (b *busySource) rest() (evs, end []event.Event, err error) {
+	return b.events(context.Background())
+}
+
+func TestChangeThatCannotBeReadIsReadLater(t *testing.T) {
+	b := new(busySource)
+	f := follow(b)
+	for i, want := range []int{0, 1, 0} {
+		if evs, err := f.Next(t.Context()); err != nil || len(evs) != want {
+			t.Errorf("call %d: %d events, %v; want %d", i, len(evs), err, want)
+		}
+	}
+	if b.read != 2 {
+		t.Errorf("read %d times", b.read)
 	}
 }
