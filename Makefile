@@ -108,7 +108,7 @@ WITHOUT_TLS := ^Test(Failures|Profile|StoredRules|LoadAgain|APIKey|AgentLogin|Lo
 SEQUENTIAL := ./event ./internal/agentdoc ./internal/archtest ./internal/crosscheck ./internal/jsonl \
 	./internal/termtext ./internal/testload ./provider/all ./ui ./upsert
 # The packages that make test runs both with and without the race detector: with
-# it, their tests repeat their work less often.
+# it, their tests are the short ones.
 TWICE := ./store/sqlite ./test/sim
 # Tests of what is on disk after a failure or a deletion. make test runs them only
 # without the race detector: one goroutine at a time writes to that disk, so the
@@ -118,8 +118,9 @@ DISKS := ^Test(PowerLoss|FlippedBit|DamagedEvent|DamagedCheckpoint|DamagedIndexI
 # skip themselves with it, and make test runs them without it.
 MEMORY := ^Test(UnreadSubscriptionHoldsAtMost64KB|SupervisorNeedsLittleMemory)$$
 MEASURED := ./httpapi ./internal/supervisor
-# The packages that make test runs with the race detector: all others.
-CONCURRENT = $(shell go list ./... | grep -vxF "$$(go list $(DRIVERS) $(BINARY) $(SEQUENTIAL))")
+# The packages that make test runs with the race detector: all others. The longest
+# come first.
+CONCURRENT = ./httpapi ./changes $(shell go list ./... | grep -vxF "$$(go list $(DRIVERS) $(BINARY) $(SEQUENTIAL) $(TWICE))")
 
 .PHONY: check
 check: vet $(SUPERVISOR) ## the quick tests: no Node, network, real agents or race detector; run it first
@@ -132,7 +133,7 @@ vet:
 
 .PHONY: test
 test: ## run everything that a commit must pass; installs what that needs
-	@.ci/tiers test-vet+test-setup test-race,test-agents,test-binary+test-hostile,test-binary-tls+test-ui,test-unit,test-gate
+	@.ci/tiers test-vet+test-setup test-race,test-agents,test-binary+test-ui,test-hostile,test-binary-tls,test-unit,test-gate
 
 # Installs and builds what the later targets of make test need. Each of those
 # targets also does that itself, for the case that it runs alone.
@@ -154,7 +155,8 @@ test-unit: $(SUPERVISOR)
 test-race: $(SUPERVISOR)
 	@.ci/need cc
 	@.ci/need bwrap || echo "the tests of sandboxes will be skipped"
-	@.ci/gotest $(RACE) -skip '$(DISKS)' -timeout 30m -p 4 -- $(CONCURRENT)
+	@.ci/gotest $(RACE) -skip '$(DISKS)' -timeout 30m -p 3 -- $(CONCURRENT)
+	@.ci/gotest $(RACE) -short -skip '$(DISKS)' -timeout 30m -p 3 -- $(TWICE)
 
 .PHONY: test-agents
 test-agents: $(SUPERVISOR) $(AGENTS_READY)
@@ -168,7 +170,9 @@ test-binary: build $(AGENTS_READY) $(CLIENT_READY)
 	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -p 2 -parallel 4 -- $(filter-out ./test/hostile,$(BINARY))
 
 # Its tests run one after another and wait for most of their time, as the page's
-# do, so they run beside the other targets.
+# do, so both run beside the other targets. More than two targets at a time would
+# take more processor time in all: with twenty processes that can run, half of it
+# was the system's.
 .PHONY: test-hostile
 test-hostile: build
 	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -- ./test/hostile
