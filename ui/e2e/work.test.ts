@@ -1,11 +1,20 @@
 // Tests how people work with the page, with real agents and a scripted model.
 // TestWorkWithRealAgentsInABrowser in test/e2e runs this file.
 
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { addressOf, expectQuiet, launch, newContext, session, shot, type Watch } from "./browser";
+import {
+  addressOf,
+  expectAccessible,
+  expectQuiet,
+  launch,
+  newContext,
+  session,
+  shot,
+  type Watch,
+} from "./browser";
 import { Server } from "./server";
 
 interface Work {
@@ -358,6 +367,46 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       await expect.poll(ends).toBe(1);
       expect(await card("Reach always.invalid:443").count()).toBe(1);
       expect(server.command("rules", "list")).toContain("always.invalid:443");
+    });
+
+    it("shows what its programs could not read, and reads it once a person has allowed that", async () => {
+      const outside = join(realpathSync(dirname(work.project)), "outside");
+      mkdirSync(outside);
+      const file = join(outside, "data.txt");
+      writeFileSync(file, "text of the file\n");
+      const allow = [`localhost:${new URL(env.ANTHROPIC_BASE_URL as string).port}`];
+      await open("claude-code", { sandbox: "project", egress: { allow } });
+      /** Plays a turn that reads the file, and returns what its command printed. */
+      const read = async (ended: number) => {
+        await send(play(run(`cat '${file}'`), { text: "Over." }));
+        const asked = bar().locator("[data-choice=allow_once]:enabled").first();
+        const end = page.locator("[data-row=end]").nth(ended - 1);
+        await asked.or(end).first().waitFor();
+        if (await asked.count()) await asked.click();
+        await end.waitFor();
+        const row = page.locator("[data-row=tool]").last();
+        if (!(await row.locator("[data-terminal]").count())) await row.getByRole("button").first().click();
+        return row.locator("[data-terminal]").innerText();
+      };
+      expect(await read(1)).not.toContain("text of the file");
+
+      await page.getByRole("button", { name: "Details" }).click();
+      const details = page.getByRole("complementary", { name: "Details" });
+      const panel = details.getByRole("region", { name: "Outside the sandbox" });
+      const denied = panel.getByRole("listitem").filter({ hasText: file });
+      expect(await denied.locator("p").first().innerText()).toBe(`Read ${file} by Bash`);
+      await expectAccessible(page);
+      await denied.getByRole("button", { name: "Allow in this session" }).click();
+      await panel.getByRole("status").getByText("The agent was stopped.").waitFor();
+      await denied.waitFor({ state: "detached" });
+      const rule = details.getByRole("listitem").filter({ hasText: "for this session" });
+      expect(await rule.innerText()).toContain(file);
+      await shot(page, "denials");
+      expect(await read(2)).toContain("text of the file");
+
+      await rule.getByRole("button", { name: /^Remove rule / }).click();
+      await rule.waitFor({ state: "detached" });
+      expect(await read(3)).not.toContain("text of the file");
     });
   });
 
