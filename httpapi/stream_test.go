@@ -189,9 +189,9 @@ func decodeEvents(t *testing.T, entries []json.RawMessage) (evs []event.Event) {
 }
 
 // wsPayloads parses the whole frames that a server has written after its 101.
-// The server's frames are unmasked and unfragmented. A cut within a frame leaves
-// the same frames as a cut before it, so only the cuts at which a frame with a
-// payload ends differ.
+// The server's frames are unmasked and unfragmented. ends are the positions at
+// which a frame with a payload ends. A cut between two of them leaves the same
+// payloads as a cut at the first.
 func wsPayloads(raw []byte) (out [][]byte, ends []int) {
 	i := bytes.Index(raw, []byte("\r\n\r\n"))
 	if i < 0 {

@@ -84,7 +84,7 @@ var slowAgents = []string{"copilot", "gemini", "opencode", "qwen"}
 // WithstandsGit fails the test if git in an untrusted folder runs a program of
 // the folder. Hooks must not run. If the git configuration names programs, the
 // agent must not start. In a trusted folder, these programs must run, which
-// proves that the test can fail.
+// proves that the test can fail. With slowAgents, that part needs RUNNEL_LONG=1.
 func (r *Rig) WithstandsGit() {
 	r.T.Helper()
 	trap := r.Home.GitTrap(r.T)

@@ -255,9 +255,9 @@ func (b *Broker) rewrite(r *httputil.ProxyRequest) {
 		r.Out.URL.RawQuery = q.Encode()
 	}
 	if n := r.Out.ContentLength; n > 0 && r.Out.Body != nil {
-		// The transport reads once more behind the last byte. The server closes
-		// the body before it answers, which may be earlier. That read would then
-		// fail, and the transport would break off the answer.
+		// After the last byte, the transport reads the body once more, to find its
+		// end. The server closes the body when the answer begins. If it is closed
+		// before that read, the read fails and the transport cancels the answer.
 		r.Out.Body = struct {
 			io.Reader
 			io.Closer

@@ -334,8 +334,8 @@ func TestCloseEndsStreams(t *testing.T) {
 	}
 }
 
-// A firstByte measures how long the first byte of an answer takes, with requests
-// on one connection.
+// A firstByte sends requests on one connection, and measures the time from a
+// request to the first byte of its answer.
 type firstByte struct {
 	t    testing.TB
 	pool *http.Transport
@@ -371,8 +371,8 @@ func (f firstByte) took() time.Duration {
 }
 
 // TestFirstByteIsNotLate compares the first byte through a broker with the one
-// of the API itself. It takes the fastest of many requests, in turn, because a
-// busy machine delays some of them, but not all.
+// of the API itself. Of many requests to each, it compares the fastest, because
+// a busy machine delays some requests, but not all.
 func TestFirstByteIsNotLate(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "data: first\n") }))
 	defer api.Close()

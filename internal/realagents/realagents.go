@@ -44,8 +44,8 @@ func ACP() []string {
 	return []string{"claude-agent-acp", "codex-acp", "copilot", "gemini", "opencode", "qwen"}
 }
 
-// Usually returns names, or with RUNNEL_LONG the names of all agents that speak
-// ACP. It is for tests of what Runnel does for each of them in the same way.
+// Usually returns the given names, or with RUNNEL_LONG=1 the names of all agents
+// that speak ACP. It is for tests of code that is the same for all of them.
 func Usually(names ...string) []string {
 	if os.Getenv("RUNNEL_LONG") != "" {
 		return ACP()

@@ -12,7 +12,7 @@ if (typeof window !== "undefined") {
   sessionStorage.clear();
   history.replaceState(null, "", "/");
 
-  // What jsdom lacks of a browser: media queries. The tests see a wide window.
+  // jsdom has no media queries. The tests see a wide window.
   window.matchMedia ??= (media: string) =>
     Object.assign(new EventTarget(), {
       media,
