@@ -55,6 +55,19 @@ func fixtures() []fixture {
 			}}, call("Bash", args{"command": "echo out; exit 3", "description": "Fail"}), call("Nonesuch", args{"x": 1}), text("Done."))
 			r.Finish(allowOnce)
 		}},
+		{name: "calls-overlap", prose: "The first call has its result while the arguments of the second still stream.", play: func(r *rig) {
+			r.Write("a.txt", "alpha\n")
+			r.Write("b.txt", "beta\n")
+			play(r, fakemodel.Step{Chunk: 32, Blocks: []fakemodel.Block{
+				use("Read", args{"file_path": r.File("a.txt")}), use("Read", args{"file_path": r.File("b.txt"), "limit": 1}),
+			}, Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 4, Gate: "first is done"}}}, text("Done."))
+			r.Until(func(ev event.Event) bool {
+				b, ok := ev.Body.(event.ItemStart)
+				return ok && b.ItemType == event.TypeFunctionCallOutput
+			})
+			r.Model.Gate("first is done").Open()
+			r.Finish(allowOnce)
+		}},
 		{name: "edit", prose: "A file is created, edited and emptied; each change needs an approval.", play: func(r *rig) {
 			path := r.File("f.txt")
 			play(r, call("Write", args{"file_path": path, "content": "a\nb\nc b\n"}),

@@ -35,6 +35,7 @@ var Differences = []Difference{
 	{"claude-code", "", "rate-limit", "turn 2: notice RATE_LIMITED: only live", "The agent does not store its rate limits."},
 	{"claude-code", "", "refusal", "turn 1: notice REFUSED: only live", "The agent does not mark a refusal in its history."},
 
+	{"claude-code", "", "calls-overlap", "turn 1: order of items", "The agent stores a call only when its arguments are complete, which may be after the result of an earlier call."},
 	{"claude-code", "", "broken-stream", "turn 1: item 1:0: *", "The agent does not store an incomplete answer, so the next answer gets its number."},
 	{"claude-code", "", "broken-stream", "turn 1: item 2:0: only live", "The agent does not store an incomplete answer, so the next answer gets its number."},
 	{"claude-code", "", "broken-stream", "turn 1: usage", "The agent does not store an incomplete answer."},

@@ -80,7 +80,7 @@ func (s Subject) parallel(t *testing.T, c *conversation) {
 		}
 	})
 	defer release() // also release the commands of a failed case
-	most := 0
+	most, called := 0, 0
 	running := map[string]bool{}
 	l.watch(turn, func(ev event.Event) bool {
 		switch b := ev.Body.(type) {
@@ -91,8 +91,13 @@ func (s Subject) parallel(t *testing.T, c *conversation) {
 			if b.ItemType == event.TypeFunctionCallOutput {
 				delete(running, b.CallID)
 			}
+			most = max(most, len(running))
+		case event.ItemDone:
+			if _, ok := b.FinalItem.(event.FunctionCall); ok {
+				called++
+			}
 		}
-		if most = max(most, len(running)); most >= 2 {
+		if most >= 2 && called >= 2 {
 			release()
 		}
 		return false
