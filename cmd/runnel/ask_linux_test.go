@@ -134,14 +134,18 @@ func TestLineTypedBeforeTheQuestionIsNoAnswer(t *testing.T) {
 	}
 }
 
+// The rows above the question are replaced by it. They do not repeat the
+// command, also after the answer.
 func TestQuestionShowsACommandOnce(t *testing.T) {
-	tm := newTerminal(t, 100)
-	cmd := tm.start(t, "run", "--agent", "script", "--ask", "approve")
-	tm.await(t, "Your choice", 1)
-	tm.typeIn(t, "3\n")
-	tm.rest(t, cmd)
-	if n := strings.Count(tm.seen.String(), "rm -r build"); n != 1 {
-		t.Errorf("the command is shown %d times:\n%s", n, tm.seen.String())
+	s := newScene(t)
+	d := show(t, s.command(t, "run", "--agent", "script", "--ask", "approve"), 100, 40)
+	asks := d.sees(t, "^Your choice")
+	d.typeIn(t, "3\n")
+	answered, _ := d.end(t)
+	for name, text := range map[string]string{"asks": asks, "answered": answered} {
+		if n := strings.Count(text, "rm -r build"); n != 1 {
+			t.Errorf("the screen that %s shows the command %d times:\n%s", name, n, text)
+		}
 	}
 }
 
