@@ -226,6 +226,7 @@ func (c *Conn) next() ([]byte, error) {
 type End struct {
 	Stderr string // the end of standard error, not to be shown to users, because it may contain secrets
 	Exit   string // how the agent ended, such as "exit status 1"; empty if it did not end by itself
+	Err    error  // why Exit is empty, for the log
 }
 
 // Says returns the beginning of the error for users, without a period.
@@ -243,7 +244,8 @@ func (c *Conn) Ended() End {
 	var e End
 	ctx, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
-	if st, err := c.process.Wait(ctx); err == nil {
+	st, err := c.process.Wait(ctx)
+	if e.Err = err; err == nil {
 		e.Exit = cmp.Or(st.Signal, fmt.Sprintf("exit status %d", st.Code))
 	}
 	c.process.Stop(context.Background(), proc.Now)

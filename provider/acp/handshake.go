@@ -3,6 +3,7 @@ package acp
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"regexp"
@@ -104,6 +105,7 @@ func (h *handshake) call(id jsonrpc.ID, method string, params any) (jsonrpc.Mess
 // message does not include the agent's stderr, which may contain secrets.
 func (h *handshake) exited(cause error) error {
 	end := h.c.Ended()
+	cause = errors.Join(cause, end.Err)
 	agent := h.p.agent.conn()
 	if strings.Contains(end.Stderr, "nknown argument") || strings.Contains(end.Stderr, "nknown option") {
 		return runnel.Fail(runnel.SessionCreateFailed, "This version of "+agent.Name+" does not support the Agent Client Protocol. Update it: "+agent.Install, cause)

@@ -40,7 +40,7 @@ func (c *conn) negotiate(next func() ([]byte, error), reqs []controlRequest, opt
 	for _, r := range reqs {
 		id, err := c.control(r)
 		if err != nil {
-			return startupFault(c.Ended(), frame{})
+			return startupFault(err, c.Ended(), frame{})
 		}
 		open[id] = r.Subtype
 	}
@@ -48,7 +48,7 @@ func (c *conn) negotiate(next func() ([]byte, error), reqs []controlRequest, opt
 	for len(open) > 0 {
 		line, err := next()
 		if err != nil {
-			return startupFault(c.Ended(), last)
+			return startupFault(err, c.Ended(), last)
 		}
 		f, err := decode(line)
 		if err != nil {

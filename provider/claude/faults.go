@@ -2,6 +2,7 @@ package claude
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -75,14 +76,14 @@ func refused(request string) error {
 }
 
 // startupFault returns the error for an agent that ended before it was ready.
-// last is the agent's last line. The error shows neither that nor the agent's
-// standard error.
-func startupFault(end agentconn.End, last frame) error {
+// err is why no more lines can be read or written, and last the agent's last
+// line. The error shows neither that line nor the agent's standard error.
+func startupFault(err error, end agentconn.End, last frame) error {
 	stderr := end.Stderr
 	for _, e := range last.Errors {
 		stderr += "\n" + e
 	}
-	cause := errors.New("claude: the agent ended before it was ready")
+	cause := fmt.Errorf("claude: the agent ended before it was ready: %w", errors.Join(err, end.Err))
 	for _, known := range []struct {
 		words   string
 		code    runnel.Code

@@ -3,6 +3,7 @@ package claude
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -246,4 +247,16 @@ func TestCloseStopsTheAgentAndItsTools(t *testing.T) {
 			t.Errorf("no exit status: %+v", st)
 		}
 	})
+}
+
+// The error's cause says why it is not known how the agent ended.
+func TestErrorOfAnAgentWithoutSupervisorNamesTheCause(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "claude")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nread line\nkill -9 $PPID\nexec sleep 60\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := New().WithProgram([]string{program}, nil).Open(t.Context(), runnel.Options{Dir: t.TempDir()})
+	if runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(fmt.Sprint(runnel.Safe(err).Err), "supervisor has ended") {
+		t.Error(err)
+	}
 }

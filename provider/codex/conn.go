@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -84,7 +85,7 @@ func (c *conn) negotiate(next func() ([]byte, error), method string, params map[
 		return err
 	}
 	if err := c.Send(ready); err != nil {
-		return c.startupFault()
+		return c.startupFault(err)
 	}
 	if err := login.apply(c, next); err != nil {
 		return err
@@ -95,7 +96,7 @@ func (c *conn) negotiate(next func() ([]byte, error), method string, params map[
 		models, err = c.call(methodModels, map[string]any{"limit": 100}) // the translator emits the models when the response arrives
 	}
 	if err != nil {
-		return c.startupFault()
+		return c.startupFault(err)
 	}
 	listed := false
 	watched := func() ([]byte, error) { // detects the response to model/list
@@ -114,7 +115,7 @@ func (c *conn) negotiate(next func() ([]byte, error), method string, params map[
 	effort := cmp.Or(c.opt.Config[optionEffort], c.opt.ReasoningEffort)
 	for effort != "" && !listed {
 		if _, err := watched(); err != nil {
-			return c.startupFault()
+			return c.startupFault(err)
 		}
 	}
 	if err := c.checkEffort(effort); err != nil {
@@ -167,7 +168,7 @@ func (c *conn) ask(next func() ([]byte, error), method string, params any) error
 func (c *conn) requestResult(next func() ([]byte, error), method string, params any) (json.RawMessage, error) {
 	id, err := c.call(method, params)
 	if err != nil {
-		return nil, c.startupFault()
+		return nil, c.startupFault(err)
 	}
 	return c.await(next, method, id)
 }
@@ -177,7 +178,7 @@ func (c *conn) await(next func() ([]byte, error), method string, id jsonrpc.ID) 
 	for {
 		line, err := next()
 		if err != nil {
-			return nil, c.startupFault()
+			return nil, c.startupFault(err)
 		}
 		m, err := jsonrpc.Decode(line)
 		if err != nil || m.Kind() != jsonrpc.Response || !m.ID.Same(id) {
@@ -214,11 +215,11 @@ func (c *conn) refusal(method string, e *jsonrpc.Error) error {
 }
 
 // startupFault stops the process and returns the error for an agent that exited
-// before it was ready. The error does not quote standard error, which may
-// contain secrets.
-func (c *conn) startupFault() error {
+// before it was ready. err is why no more lines can be read or written. The
+// error does not quote standard error, which may contain secrets.
+func (c *conn) startupFault(err error) error {
 	end := c.Ended()
-	cause := errors.New("codex: exited before it was ready")
+	cause := fmt.Errorf("codex: exited before it was ready: %w", errors.Join(err, end.Err))
 	for _, known := range []struct{ words, message string }{
 		{"CODEX_HOME", "Codex's folder is missing: see CODEX_HOME."},
 		{"no longer supported", "A setting in Codex's configuration is no longer supported. Try it in a terminal: codex"},
