@@ -132,8 +132,11 @@ vet:
 	go vet ./...
 
 .PHONY: test
+# Two targets run at a time. test-ui and test-hostile wait for most of their time,
+# so they run beside those that compute. With three at a time, half of the
+# processor time was the system's.
 test: ## run everything that a commit must pass; installs what that needs
-	@.ci/tiers test-vet+test-setup test-race,test-agents,test-binary+test-ui,test-hostile,test-binary-tls,test-unit,test-gate
+	@.ci/tiers test-vet+test-setup test-agents+test-ui+test-hostile+test-race+test-binary+test-unit+test-binary-tls+test-gate
 
 # Installs and builds what the later targets of make test need. Each of those
 # targets also does that itself, for the case that it runs alone.
@@ -169,10 +172,6 @@ test-binary: build $(AGENTS_READY) $(CLIENT_READY)
 	@.ci/need bwrap || echo "the tests of sandboxes will be skipped"
 	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -p 2 -parallel 4 -- $(filter-out ./test/hostile,$(BINARY))
 
-# Its tests run one after another and wait for most of their time, as the page's
-# do, so both run beside the other targets. More than two targets at a time would
-# take more processor time in all: with twenty processes that can run, half of it
-# was the system's.
 .PHONY: test-hostile
 test-hostile: build
 	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -- ./test/hostile
