@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -149,10 +151,11 @@ func matches(patterns []string, s string) bool {
 }
 
 // list returns all packages of our modules, as the go command reports them.
-func list(t *testing.T) (pkgs []pkg) {
+func list(t *testing.T) []pkg {
 	t.Helper()
-	for _, dir := range modules {
-		pkgs = append(pkgs, listModule(t, dir)...)
+	pkgs, err := listed()
+	if err != nil {
+		t.Fatal(err)
 	}
 	if len(pkgs) < 5 {
 		t.Fatalf("go list knows only %d packages", len(pkgs))
@@ -160,16 +163,27 @@ func list(t *testing.T) (pkgs []pkg) {
 	return pkgs
 }
 
-func listModule(t *testing.T, dir string) (pkgs []pkg) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list",
+// listed runs the go command once for all tests.
+var listed = sync.OnceValues(func() (pkgs []pkg, err error) {
+	for _, dir := range modules {
+		more, err := listModule(dir)
+		if err != nil {
+			return nil, err
+		}
+		pkgs = append(pkgs, more...)
+	}
+	return pkgs, nil
+})
+
+func listModule(dir string) (pkgs []pkg, err error) {
+	cmd := exec.CommandContext(context.Background(), "go", "list",
 		"-json=ImportPath,Imports,TestImports,XTestImports,Doc", "./...")
 	cmd.Dir = filepath.Join(root, dir)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list in %s: %v\n%s", dir, err, stderr.Bytes())
+		return nil, fmt.Errorf("go list in %s: %w\n%s", dir, err, stderr.Bytes())
 	}
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p struct {
@@ -177,16 +191,15 @@ func listModule(t *testing.T, dir string) (pkgs []pkg) {
 			Imports, TestImports, XTestImports []string
 		}
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			break
+			return pkgs, nil
 		} else if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		q := pkg{Dir: rel(p.ImportPath), Documented: p.Doc != ""}
 		q.Imports, q.Foreign = split(p.Imports)
 		_, q.TestForeign = split(slices.Concat(p.TestImports, p.XTestImports))
 		pkgs = append(pkgs, q)
 	}
-	return pkgs
 }
 
 func split(imports []string) (ours, foreign []string) {

@@ -31,17 +31,20 @@ func TestProvidersShareNoCopiedCode(t *testing.T) {
 	report(t, checkClones(bodies))
 }
 
-// A body is the tokens of a function's body.
+// A body is the tokens of a function's body. kinds has their kinds, one byte for
+// each token.
 type body struct {
 	folder, file string
 	tokens       []tok
+	kinds        string
 }
 
 // A tok is one token. kind is the same for all identifiers, and for all
 // literals.
 type tok struct {
-	kind, name string
-	line       int
+	kind token.Token
+	name string
+	line int
 }
 
 // bodiesOf returns the bodies of the functions that a file declares.
@@ -55,7 +58,8 @@ func bodiesOf(file string, src []byte) (bodies []body) {
 	for _, d := range f.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
 			start, end := fset.Position(fn.Body.Pos()), fset.Position(fn.Body.End())
-			bodies = append(bodies, body{path.Dir(file), file, tokensOf(src[start.Offset:end.Offset], start.Line)})
+			tokens := tokensOf(src[start.Offset:end.Offset], start.Line)
+			bodies = append(bodies, body{path.Dir(file), file, tokens, kindsOf(tokens)})
 		}
 	}
 	return bodies
@@ -68,13 +72,12 @@ func tokensOf(src []byte, line int) (tokens []tok) {
 	var s scanner.Scanner
 	s.Init(file, src, nil, 0)
 	for {
-		pos, t, text := s.Scan()
-		kind := t.String()
+		pos, kind, text := s.Scan()
 		switch {
-		case t == token.EOF:
+		case kind == token.EOF:
 			return tokens
-		case t != token.IDENT && t.IsLiteral():
-			kind = "literal"
+		case kind != token.IDENT && kind.IsLiteral():
+			kind = token.STRING
 		}
 		tokens = append(tokens, tok{kind, text, line + file.Line(pos) - 1})
 	}
@@ -89,7 +92,7 @@ func checkClones(bodies []body) (problems []string) {
 		longest := map[int]int{} // by the other function
 		where := map[int][2]int{}
 		for at := range max(len(b.tokens)-maxClone, 0) {
-			kinds := kindsOf(b.tokens[at : at+maxClone+1])
+			kinds := b.kinds[at : at+maxClone+1]
 			for _, other := range begins[kinds] {
 				o := bodies[other.body]
 				if o.folder == b.folder {
@@ -111,12 +114,11 @@ func checkClones(bodies []body) (problems []string) {
 }
 
 func kindsOf(tokens []tok) string {
-	var kinds strings.Builder
-	for _, t := range tokens {
-		kinds.WriteString(t.kind)
-		kinds.WriteByte(' ')
+	kinds := make([]byte, len(tokens))
+	for i, t := range tokens {
+		kinds[i] = byte(t.kind)
 	}
-	return kinds.String()
+	return string(kinds)
 }
 
 // common returns how many tokens two pieces of code have in common from their
@@ -125,7 +127,7 @@ func kindsOf(tokens []tok) string {
 func common(a, b []tok) (n int) {
 	renamed, back := map[string]string{}, map[string]string{}
 	for n < min(len(a), len(b)) && a[n].kind == b[n].kind {
-		if a[n].kind == token.IDENT.String() {
+		if a[n].kind == token.IDENT {
 			to, known := renamed[a[n].name]
 			from, taken := back[b[n].name]
 			if known != taken || known && (to != b[n].name || from != a[n].name) {

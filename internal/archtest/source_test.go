@@ -10,7 +10,9 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -170,22 +172,45 @@ func checkHosts(file string, src []byte) (problems []string) {
 // sources calls f with every source file that is neither a test nor generated.
 func sources(t *testing.T, f func(file string, src []byte)) {
 	t.Helper()
-	walk(t, func(dir string) bool { return skipDir(dir) || path.Base(dir) == "testdata" }, handWritten, f)
+	walk(t, func(file string) bool { return handWritten(file) && !strings.Contains("/"+file, "/testdata/") }, f)
 }
 
 // goFiles calls f with every Go file of the tree, including tests, generated
 // files and programs in testdata.
 func goFiles(t *testing.T, f func(file string, src []byte)) {
 	t.Helper()
-	walk(t, skipDir, func(file string) bool { return path.Ext(file) == ".go" }, f)
+	walk(t, func(file string) bool { return path.Ext(file) == ".go" }, f)
 }
 
-// walk calls f with every file that want accepts, except in the folders that
-// skip accepts. Paths are relative to the root of the tree.
-func walk(t *testing.T, skip, want func(string) bool, f func(file string, src []byte)) {
+// walk calls f with every file of the tree that want accepts. Paths are relative
+// to the root of the tree.
+func walk(t *testing.T, want func(string) bool, f func(file string, src []byte)) {
 	t.Helper()
+	files, err := tree()
+	if err != nil {
+		t.Fatal(err)
+	}
 	n := 0
-	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+	for _, file := range files {
+		if want(file.path) {
+			n++
+			f(file.path, file.src)
+		}
+	}
+	if n < 10 {
+		t.Fatalf("only %d source files found", n)
+	}
+}
+
+type sourceFile struct {
+	path string
+	src  []byte
+}
+
+// tree reads the source files of the tree, except in the folders that skipDir
+// accepts, once for all tests.
+var tree = sync.OnceValues(func() (files []sourceFile, err error) {
+	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -195,29 +220,20 @@ func walk(t *testing.T, skip, want func(string) bool, f func(file string, src []
 		}
 		file = filepath.ToSlash(file)
 		if d.IsDir() {
-			if file != "." && skip(file) {
+			if file != "." && skipDir(file) {
 				return filepath.SkipDir
 			}
 			return nil
 		}
-		if !want(file) {
+		if !slices.Contains([]string{".go", ".ts", ".tsx", ".css"}, path.Ext(file)) {
 			return nil
 		}
 		src, err := os.ReadFile(p)
-		if err != nil {
-			return err
-		}
-		n++
-		f(file, src)
-		return nil
+		files = append(files, sourceFile{file, src})
+		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n < 10 {
-		t.Fatalf("only %d source files found", n)
-	}
-}
+	return files, err
+})
 
 func skipDir(dir string) bool {
 	base := path.Base(dir)
