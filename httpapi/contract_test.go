@@ -250,8 +250,9 @@ func TestClosedTypesHaveTheValuesOfTheirConstants(t *testing.T) {
 	listed := enums()
 	open := map[reflect.Type]bool{reflect.TypeFor[runnel.Capability](): true} // an agent may have others
 	texts := described(newRig(t).router.list)
+	parsed := parsedFolders{}
 	for typ := range texts {
-		if len(constants(t, typ)) > 0 && listed[typ] == nil && !open[typ] {
+		if len(parsed.constants(t, typ)) > 0 && listed[typ] == nil && !open[typ] {
 			t.Errorf("%v has constants, and the document lists no values", typ)
 		}
 	}
@@ -263,7 +264,7 @@ func TestClosedTypesHaveTheValuesOfTheirConstants(t *testing.T) {
 		for _, v := range values {
 			got = append(got, reflect.ValueOf(v).String())
 		}
-		want = constants(t, typ)
+		want = parsed.constants(t, typ)
 		slices.Sort(want)
 		slices.Sort(got)
 		if !slices.Equal(want, got) {
@@ -314,10 +315,11 @@ func described(list []*route) map[reflect.Type]bool {
 	return texts
 }
 
-// constants returns the values of all constants of a type.
-func constants(t *testing.T, typ reflect.Type) (out []string) {
+// parsedFolders has the files of folders, without tests, once they were parsed.
+type parsedFolders map[string][]*ast.File
+
+func parseFolder(t *testing.T, dir string) (parsed []*ast.File) {
 	t.Helper()
-	dir := filepath.Join("..", strings.TrimPrefix(typ.PkgPath(), "github.com/runnel-dev/runnel"))
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -326,11 +328,24 @@ func constants(t *testing.T, typ reflect.Type) (out []string) {
 		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
 			continue
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, f.Name()), nil, 0)
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, f.Name()), nil, parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ast.Inspect(parsed, func(n ast.Node) bool {
+		parsed = append(parsed, file)
+	}
+	return parsed
+}
+
+// constants returns the values of all constants of a type.
+func (p parsedFolders) constants(t *testing.T, typ reflect.Type) (out []string) {
+	t.Helper()
+	dir := filepath.Join("..", strings.TrimPrefix(typ.PkgPath(), "github.com/runnel-dev/runnel"))
+	if p[dir] == nil {
+		p[dir] = parseFolder(t, dir)
+	}
+	for _, f := range p[dir] {
+		ast.Inspect(f, func(n ast.Node) bool {
 			spec, ok := n.(*ast.ValueSpec)
 			if !ok {
 				return true

@@ -136,7 +136,8 @@ func TestRetentionNamesAndRemovesWorktrees(t *testing.T) {
 }
 
 // A preview examines a bounded number of worktrees, and names the others. The
-// sessions are copies of one, because making 51 worktrees takes a minute.
+// sessions are copies of one, because making 51 worktrees takes a minute. Its
+// repository was deleted, because examining 50 worktrees takes half a minute.
 func TestRetentionPreviewExaminesFiftyWorktrees(t *testing.T) {
 	rg := gitRig(t)
 	id, _ := rg.worktree()
@@ -153,9 +154,13 @@ func TestRetentionPreviewExaminesFiftyWorktrees(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.RemoveAll(filepath.Join(rg.dir, ".git")); err != nil {
+		t.Fatal(err)
+	}
 	x := call[gateway.Expiry](rg, "GET", "/api/retention?olderThan=1ns", "", 200)
 	for i, s := range x.Sessions {
-		if s.Worktree == nil || s.Worktree.Root == "" || s.Worktree.Unexamined != (i == 50) {
+		// The reason why the worktree stays shows that it was examined.
+		if s.Worktree == nil || s.Worktree.Root == "" || s.Worktree.Unexamined != (i == 50) || (s.Worktree.Why == "") != (i == 50) {
 			t.Errorf("%d: %+v", i, s.Worktree)
 		}
 	}
