@@ -30,7 +30,7 @@ func awaitExit(cmd *exec.Cmd) {
 func reap(cmd *exec.Cmd) error { return cmd.Wait() }
 
 // survey reads the whole table in one call.
-func survey(table map[int]entry, _ map[identity]bool) (complete, sees bool) {
+func survey(table map[int]entry, _ map[identity]bool, _ uint64) (complete, sees bool) {
 	list, err := unix.SysctlKinfoProcSlice("kern.proc.all")
 	if err != nil {
 		return false, false

@@ -58,19 +58,25 @@ func list() []int {
 	return pids
 }
 
-// survey adds processes to table that it does not hold yet. complete means that
-// no process can be missing. If a process ended during the survey, it may have
+// survey adds processes to table that it does not hold yet, except for other
+// processes that started before the time since. complete means that no process
+// can be missing. If a process ended during the survey, it may have
 // started another that the survey missed. Ids are assigned in rising order, so
 // the next survey finds it. sees is false if the table cannot be read, for
 // example for lack of file descriptors.
-func survey(table map[int]entry, ended map[identity]bool) (complete, sees bool) {
+func survey(table map[int]entry, ended map[identity]bool, since uint64) (complete, sees bool) {
 	pids, err := procinfo.Pids()
 	if err != nil {
 		return false, false
 	}
 	complete = true
+	self := os.Getpid()
 	for _, pid := range pids {
 		if _, ok := table[pid]; ok {
+			continue
+		}
+		folder, known := folderOf(pid) // before its status, see note
+		if known && pid != self && elders.older(pid, folder, since) {
 			continue
 		}
 		st, err := procinfo.ReadStat(pid)
@@ -81,12 +87,16 @@ func survey(table map[int]entry, ended map[identity]bool) (complete, sees bool) 
 			complete = false
 			continue
 		}
+		if known {
+			elders.note(pid, folder, st.Start)
+		}
 		e := row(st)
 		table[pid] = e
 		if e.dead && !ended[e.identity] {
 			complete = false
 		}
 	}
+	elders.keep(pids)
 	return complete, true
 }
 

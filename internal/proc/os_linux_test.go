@@ -23,14 +23,14 @@ func TestSurveyNoticesTheEnded(t *testing.T) {
 	until(t, "a zombie", func() bool { return zombie(cmd.Process.Pid) })
 
 	table := make(map[int]entry)
-	if complete, _ := survey(table, nil); complete {
+	if complete, _ := survey(table, nil, 0); complete {
 		t.Error("complete, although a process was found that had just ended")
 	}
 	e := table[cmd.Process.Pid]
 	if !e.dead {
 		t.Errorf("row is %+v", e)
 	}
-	until(t, "complete once all the ended are known", func() bool { complete, _ := survey(table, nil); return complete })
+	until(t, "complete once all the ended are known", func() bool { complete, _ := survey(table, nil, 0); return complete })
 }
 
 // look must find a child even while another goroutine lowers and raises this

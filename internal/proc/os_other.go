@@ -25,7 +25,7 @@ func reap(cmd *exec.Cmd) error {
 }
 
 // survey adds only this process; the table of other processes is not read.
-func survey(table map[int]entry, _ map[identity]bool) (complete, sees bool) {
+func survey(table map[int]entry, _ map[identity]bool, _ uint64) (complete, sees bool) {
 	self, _ := process(os.Getpid())
 	table[self.pid] = self
 	return true, true

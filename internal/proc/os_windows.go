@@ -74,7 +74,7 @@ func reap(cmd *exec.Cmd) error { return cmd.Wait() }
 func endGroup(int) {}
 
 // survey reads the whole process table at once.
-func survey(table map[int]entry, _ map[identity]bool) (complete, sees bool) {
+func survey(table map[int]entry, _ map[identity]bool, _ uint64) (complete, sees bool) {
 	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPPROCESS, 0)
 	if err != nil {
 		return false, false

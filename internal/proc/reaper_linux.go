@@ -127,7 +127,7 @@ var errBlind = errors.New("the process table cannot be read")
 func adopted() ([]identity, error) {
 	self := os.Getpid()
 	rows := make(map[int]entry)
-	if _, sees := survey(rows, nil); !sees {
+	if _, sees := survey(rows, nil, 0); !sees {
 		return nil, errBlind
 	}
 	var found []identity

@@ -89,7 +89,7 @@ func (t *tree) look() (living []member, sees bool) {
 		for round, complete := 0, false; !complete && round < lookTries; round++ {
 			// Any process of our user can lower our limits, so that no file can
 			// be opened.
-			if complete, sees = survey(rows, t.ended); !sees {
+			if complete, sees = survey(rows, t.ended, t.root.start); !sees {
 				return nil, false
 			}
 		}
