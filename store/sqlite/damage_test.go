@@ -127,7 +127,7 @@ func places(size, n int) []int {
 		}
 		return all
 	}
-	some := make([]int, 150)
+	some := make([]int, 60)
 	if raced || testing.Short() {
 		some = some[:20]
 	}

@@ -42,7 +42,7 @@ func TestFailingSystemCallsLoseNothingAcknowledged(t *testing.T) {
 	for _, f := range faults {
 		for _, forever := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/forever=%v", f.name, forever), func(t *testing.T) {
-				step := 4
+				step := 7
 				switch {
 				case long:
 					step = 1

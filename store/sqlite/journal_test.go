@@ -187,7 +187,7 @@ func stepOf(n int) int {
 	if long {
 		return n
 	}
-	return 5 * n
+	return 12 * n
 }
 
 // After a kill, some events are only in the journal. If the end of the journal

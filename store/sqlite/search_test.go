@@ -411,8 +411,11 @@ func TestForgottenSessionLeavesNoBytesInTheSearchIndex(t *testing.T) {
 	dir := ownDir(t)
 	x := openSearch(t, dir, "log")
 	words := make(map[string][]string)
-	size := 8000
-	if testing.Short() {
+	size := 3000
+	switch {
+	case long:
+		size = 8000
+	case testing.Short():
 		size = 1000
 	}
 	for id, first := range map[string]rune{"kept": 'g', "gone": 'm', "also": 's'} {

@@ -63,8 +63,11 @@ func crashItems(session string, after, n int64) (items []store.SearchItem) {
 // while it adds and forgets items. Afterwards the index has each item up to the
 // position once, and forgetting continues.
 func TestKillWhileIndexingLosesAndRepeatsNothing(t *testing.T) {
-	rounds := 20
-	if testing.Short() {
+	rounds := 10
+	switch {
+	case long:
+		rounds = 20
+	case testing.Short():
 		rounds = 4
 	}
 	dir := ownDir(t)
