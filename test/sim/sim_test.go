@@ -45,8 +45,10 @@ func seeds(t *testing.T, n int) (first uint64, runs int) {
 		runs = n / 5
 	case runs == 0 && long():
 		runs = 40 * n
-	case runs == 0:
+	case runs == 0 && slower > 1:
 		runs = n / slower
+	case runs == 0:
+		runs = 2 * n / 5
 	}
 	if first == 0 {
 		first = 1
