@@ -143,6 +143,7 @@ test: ## run everything that a commit must pass; installs what that needs
 .PHONY: test-setup
 test-setup: $(AGENTS_READY) $(CLIENT_READY) build
 	@.ci/need cc chromium curl jq
+	@.ci/need chromium-headless-shell || echo "the tests in a browser will take more processor time"
 	@.ci/need bwrap nginx caddy || echo "the tests of sandboxes and reverse proxies will be skipped"
 
 .PHONY: test-vet

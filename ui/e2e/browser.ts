@@ -17,18 +17,23 @@ export const skip = process.env.RUNNEL_SKIP_BROWSER === "1";
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-let shared: Promise<Browser> | undefined;
+const shared = new Map<boolean, Promise<Browser>>(); // by whole
+
+interface Options {
+  whole?: boolean; // with the services that only the whole Chromium has, such as push messages
+  scrollbars?: boolean; // shows scrollbars, as on a desktop
+  args?: string[]; // further arguments
+}
 
 /**
  * Returns a browser. All tests of the process share it, so `close` closes only
- * the contexts that were made with the returned browser. With options, the
- * browser is a new one: `scrollbars` shows scrollbars, as on a desktop; `args`
- * are further arguments.
+ * the contexts that were made with the returned browser. With `scrollbars` or
+ * `args`, the browser is a new one.
  */
-export async function launch({ scrollbars = false, args = [] as string[] } = {}): Promise<Browser> {
-  if (scrollbars || args.length > 0) return start(scrollbars, args);
-  if (!(await shared)?.isConnected()) shared = start(false, []);
-  const browser = await (shared as Promise<Browser>);
+export async function launch({ whole = false, scrollbars, args }: Options = {}): Promise<Browser> {
+  if (scrollbars || args) return start({ whole, scrollbars, args });
+  if (!(await shared.get(whole))?.isConnected()) shared.set(whole, start({ whole }));
+  const browser = await (shared.get(whole) as Promise<Browser>);
   const contexts: BrowserContext[] = [];
   return Object.assign(Object.create(browser) as Browser, {
     newContext: async (options?: BrowserContextOptions) => {
@@ -40,9 +45,14 @@ export async function launch({ scrollbars = false, args = [] as string[] } = {})
   });
 }
 
-function start(scrollbars: boolean, args: string[]): Promise<Browser> {
+// Chromium without windows and without services such as push messages. It needs
+// two thirds of the processor time of the whole Chromium.
+const shell = "/usr/bin/chromium-headless-shell";
+
+function start({ scrollbars, whole, args = [] }: Options): Promise<Browser> {
   const found = [
     process.env.CHROMIUM,
+    ...(whole ? [] : [shell]),
     "/usr/bin/chromium",
     "/usr/bin/chromium-browser",
     "/usr/bin/google-chrome",

@@ -113,14 +113,21 @@ for (const [where, options] of Object.entries(sizes))
   });
 
 describe.skipIf(skip)("a person who switched notifications on", () => {
+  let whole: Browser; // only the whole Chromium receives push messages
   let context: BrowserContext;
   let watch: Watch;
   let page: Page;
   let elsewhere: Page; // somewhere else, where the person looks
   let worker: Worker;
 
+  beforeAll(async () => {
+    whole = await launch({ whole: true });
+  });
+  afterAll(async () => {
+    await whole?.close();
+  });
   const begin = async (options: object) => {
-    ({ context, watch } = await newContext(browser, server, options));
+    ({ context, watch } = await newContext(whole, server, options));
     await service.use(context);
     page = await context.newPage();
     const started = context.waitForEvent("serviceworker");

@@ -220,6 +220,10 @@ describe.skipIf(skip)("the page's origin", () => {
   // Browsers request the script of the page's worker again about once a day,
   // without a word to the page.
   it("sends nothing through a worker that took the place of its own", async () => {
+    const whole = await launch({ whole: true }); // the other Chromium updates no worker on demand
+    onTestFinished(() => whole.close());
+    const { context } = await newContext(whole, server);
+    const page = await context.newPage();
     const started = context.waitForEvent("serviceworker");
     await page.goto(server.link());
     await page.getByRole("navigation", { name: "Sessions" }).waitFor();
