@@ -9,6 +9,7 @@ import {
   expectAccessible,
   expectQuiet,
   launch,
+  logIn,
   newContext,
   session,
   skip,
@@ -61,8 +62,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("an agent's text, %s,", (size,
   beforeEach(async () => {
     ({ context, watch } = await newContext(browser, server, options));
     page = await context.newPage();
-    await page.goto(server.link());
-    await page.getByRole("textbox", { name: "Prompt" }).waitFor();
+    await logIn(page, server);
   });
   afterEach(async () => {
     await context.close();
