@@ -126,7 +126,7 @@ func TestProfileForbidsAndApprovesTools(t *testing.T) {
 }
 
 // delegators are agents that ask before each delegation.
-var delegators = []named{{"claude-code", "", false}, {"claude-agent-acp", "", false}}
+var delegators = []named{{"claude-code", "", false}, {"claude-agent-acp", "", true}}
 
 // TestGovernedDelegation has real agents delegate under governance. A subagent
 // that passes every gate works. A turn with empty governance refuses the

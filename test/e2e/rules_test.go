@@ -18,7 +18,7 @@ import (
 // rule names. The rule must answer for exactly that command. A command line
 // that adds a second command must ask the user, although the first is allowed.
 func TestStoredRulesAnswerAgents(t *testing.T) {
-	list := []named{{"claude-code", "", false}, {"codex", "", false}, {"claude-agent-acp", "", false}, {"opencode", "", true}, {"qwen", "", true}}
+	list := []named{{"claude-code", "", false}, {"codex", "", false}, {"claude-agent-acp", "", true}, {"opencode", "", true}, {"qwen", "", true}}
 	eachNamed(t, list, func(t *testing.T, n named, agent realagents.Binary) {
 		s := governed(t, agent, nil)
 		words := realagents.ToolsetOf(n.agent)
