@@ -52,10 +52,13 @@ func TestEveryRecordingIsTranslatedAsItReads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program")
 	}
-	binary := filepath.Join(t.TempDir(), "runnel")
-	build := exec.Command("go", "build", "-o", binary, "github.com/runnel-dev/runnel/cmd/runnel")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	binary := os.Getenv("RUNNEL_BIN")
+	if binary == "" {
+		binary = filepath.Join(t.TempDir(), "runnel")
+		build := exec.Command("go", "build", "-o", binary, "github.com/runnel-dev/runnel/cmd/runnel")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
 	}
 	files := 0
 	err := filepath.WalkDir("../../provider", func(path string, d fs.DirEntry, err error) error {
