@@ -64,8 +64,8 @@ func TestBrokerKeepsKeyFromAgent(t *testing.T) {
 		key := newKey()
 		w := newKeyedWorld(t, agent, key)
 		boxes := []string{"off", "project"}
-		if agent.Name == "claude-agent-acp" {
-			boxes = boxes[:1] // it cannot run in a sandbox
+		if agent.Name == "claude-agent-acp" || agent.Name == "gemini" && !long() {
+			boxes = boxes[:1] // one cannot run in a sandbox, and the other starts slowly
 		}
 		for _, sandbox := range boxes {
 			if found := w.search(w.brokered(sandbox), key); len(found) > 0 {
