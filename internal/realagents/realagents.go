@@ -102,6 +102,7 @@ type Home struct {
 	Project string // an empty directory to work in
 
 	modelURL string
+	caches   string // shared by all Homes; see EnvironFor
 }
 
 // NewHome creates a Home whose agents use the model API at modelURL.
@@ -122,6 +123,7 @@ func NewHomeIn(t testing.TB, root, modelURL string) Home {
 		Dir: filepath.Join(root, "home"), Config: filepath.Join(root, "home", ".claude"),
 		Codex: filepath.Join(root, "home", ".codex"), Tmp: filepath.Join(root, "tmp"),
 		Project: filepath.Join(root, "project"), modelURL: modelURL,
+		caches: filepath.Join(directory(t), "node_modules", ".caches"),
 	}
 	for _, dir := range []string{h.Config, h.Codex, h.Tmp, h.Project} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
