@@ -12,7 +12,7 @@ import (
 // TestRealAgents runs the scripts with the pinned agents and a scripted model
 // on loopback.
 func TestRealAgents(t *testing.T) {
-	for _, agent := range realagents.Claude(t) {
+	for _, agent := range realagents.UsualClaude(t) {
 		t.Run(agent.Version, func(t *testing.T) {
 			t.Parallel()
 			model, err := fakemodel.Start(fakemodel.Config{})

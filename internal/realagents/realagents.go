@@ -44,6 +44,16 @@ func ACP() []string {
 	return []string{"claude-agent-acp", "codex-acp", "copilot", "gemini", "opencode", "qwen"}
 }
 
+// UsualClaude returns the newest pinned Claude Code, or with RUNNEL_LONG=1 the
+// versions that [Claude] returns.
+func UsualClaude(t testing.TB) []Binary {
+	t.Helper()
+	if os.Getenv("RUNNEL_LONG") != "" {
+		return Claude(t)
+	}
+	return []Binary{Find(t, "claude-code")}
+}
+
 // Usually returns the given names, or with RUNNEL_LONG=1 the names of all agents
 // that speak ACP. It is for tests of code that is the same for all of them.
 func Usually(names ...string) []string {

@@ -23,7 +23,7 @@ func TestClaudeReportsPinnedVersion(t *testing.T) {
 }
 
 func TestClaudeWorksWithFakeModel(t *testing.T) {
-	for _, b := range realagents.Claude(t) {
+	for _, b := range realagents.UsualClaude(t) {
 		t.Run(b.Version, func(t *testing.T) {
 			model, err := fakemodel.Start(fakemodel.Config{})
 			if err != nil {

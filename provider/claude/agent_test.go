@@ -46,22 +46,10 @@ func bodies[T event.Body](evs []event.Event) []T { return agentrig.Bodies[T](evs
 // model.
 type rig struct{ *agentrig.Rig }
 
-// versions returns the pinned versions with which tests run, newest first: all
-// versions if RUNNEL_LONG is set, else only the newest. TestConformance and the
-// recordings always cover all versions.
-func versions(t *testing.T) []realagents.Binary {
-	t.Helper()
-	all := realagents.Claude(t)
-	if os.Getenv("RUNNEL_LONG") == "" {
-		return all[:1]
-	}
-	return all
-}
-
-// eachAgent runs a test with every version, in parallel with other tests.
+// eachAgent runs a test with the usual versions, in parallel with other tests.
 func eachAgent(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Parallel()
-	for _, b := range versions(t) {
+	for _, b := range realagents.UsualClaude(t) {
 		t.Run(b.Version, func(t *testing.T) {
 			t.Parallel()
 			test(t, newRig(t, b))
@@ -69,10 +57,10 @@ func eachAgent(t *testing.T, test func(t *testing.T, r *rig)) {
 	}
 }
 
-// eachAgentSerially runs a test with every version, one after another. Use it
-// for tests that set environment variables.
+// eachAgentSerially runs a test with the usual versions, one after another. Use
+// it for tests that set environment variables.
 func eachAgentSerially(t *testing.T, test func(t *testing.T, r *rig)) {
-	for _, b := range versions(t) {
+	for _, b := range realagents.UsualClaude(t) {
 		t.Run(b.Version, func(t *testing.T) { test(t, newRig(t, b)) })
 	}
 }

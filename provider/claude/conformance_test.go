@@ -31,7 +31,7 @@ func conformance(t *testing.T, box runnel.Sandbox) {
 		return st
 	}
 	prompt := func(steps ...fakemodel.Step) string { return fakemodel.Scenario{Steps: steps}.Prompt("go") }
-	for _, b := range realagents.Claude(t) {
+	for _, b := range realagents.UsualClaude(t) {
 		t.Run(b.Version, func(t *testing.T) {
 			models := make(map[string]*fakemodel.Server) // by the directory of the agent
 			providertest.Run(t, providertest.Subject{

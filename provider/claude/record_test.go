@@ -38,7 +38,7 @@ func TestRecord(t *testing.T) {
 	if !*record {
 		t.Skip("records only with -record")
 	}
-	for _, b := range versions(t) {
+	for _, b := range realagents.UsualClaude(t) {
 		for _, f := range fixtures() {
 			t.Run(f.name+"@"+b.Version, func(t *testing.T) { recordFixture(t, b, f) })
 		}

@@ -207,7 +207,7 @@ func TestOpenWithoutCredentialsReportsTheLoginCommand(t *testing.T) {
 }
 
 func TestProbeReportsVersionAndLogin(t *testing.T) {
-	for _, b := range realagents.Claude(t) {
+	for _, b := range realagents.UsualClaude(t) {
 		t.Run(b.Version, func(t *testing.T) {
 			t.Setenv("ANTHROPIC_API_KEY", "")
 			home := realagents.NewHome(t, "http://127.0.0.1:1")

@@ -130,7 +130,7 @@ func TestRecordTerminal(t *testing.T) {
 	if !*record {
 		t.Skip("records only with -record")
 	}
-	for _, b := range versions(t) {
+	for _, b := range realagents.UsualClaude(t) {
 		t.Run(b.Version, func(t *testing.T) { recordTerminal(t, b) })
 	}
 }

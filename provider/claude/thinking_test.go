@@ -74,7 +74,7 @@ func (r *rig) requestedDisplay() string {
 // Reasoning is shown as summaries by default. Both versions can change the
 // display and the tools while they run.
 func TestThinkingDisplayAndToolsChangeInARunningSession(t *testing.T) {
-	for _, b := range realagents.Claude(t) {
+	for _, b := range realagents.UsualClaude(t) {
 		t.Run(b.Version, func(t *testing.T) {
 			r := newRig(t, b)
 			r.Opt.AddDirs = []string{t.TempDir()}
