@@ -8,8 +8,9 @@
 // # The suite's contract
 //
 // Run runs every case with every agent and compares the results with
-// testdata/conformance. The suite fails if a result, a reason, a capability or
-// a version changes. `make docs` generates docs/agents.md from the same files.
+// testdata/conformance. Only the cases in Subject.Repeats need RUNNEL_LONG=1.
+// The suite fails if a result, a reason, a capability or a version changes.
+// `make docs` generates docs/agents.md from the same files.
 //
 // One agent process serves several cases. Scenarios that complete share one
 // conversation. TestReplayEqualsLive then compares that conversation with the
@@ -118,6 +119,11 @@ type Subject struct {
 
 	// MessageEnd is the end of the message in Text, Recover and Background.
 	MessageEnd string
+
+	// Repeats lists cases about Runnel's code that another agent of the same
+	// provider proves. They run only with RUNNEL_LONG=1 or -results; otherwise
+	// the report keeps their stored results.
+	Repeats []string
 
 	// Processes means that the provider runs its agent as a process.
 	Processes bool
