@@ -82,21 +82,25 @@ pwd -P >> pins
 var slowAgents = []string{"copilot", "gemini", "opencode", "qwen"}
 
 // WithstandsGit fails the test if git in an untrusted folder runs a program of
-// the folder. Hooks must not run. If the git configuration names programs, the
+// the folder. Before the agent runs git, WithstandsGit calls the function meanwhile,
+// unless it is nil; meanwhile may start the agent. Hooks must not run. If the git configuration names programs, the
 // agent must not start. In a trusted folder, these programs must run, which
 // proves that the test can fail. With slowAgents, that part needs RUNNEL_LONG=1.
-func (r *Rig) WithstandsGit() {
+func (r *Rig) WithstandsGit(meanwhile func()) {
 	r.T.Helper()
 	trap := r.Home.GitTrap(r.T)
 	r.Write("probe.sh", probe)
 	work := func(text string) string {
 		r.T.Helper()
 		r.Write("a.txt", text) // a change for git to add
-		r.Conn = nil
 		r.Play(fakemodel.Step{Blocks: []fakemodel.Block{realagents.ToolsetOf(r.Agent.Name).Ask("sh probe.sh")}}, fakemodel.Step{Text: "Done."})
 		r.allow()
 		r.Conn.Close()
 		return r.Read("pins")
+	}
+	r.Conn = nil
+	if meanwhile != nil {
+		meanwhile()
 	}
 	want := "false\n/dev/null\nexplicit\n"
 	if r.Agent.Name == "gemini" { // 0.61.0 sets the first two to nothing, also in trusted folders
@@ -124,7 +128,7 @@ func (r *Rig) WithstandsGit() {
 	if os.Getenv("RUNNEL_LONG") == "" && slices.Contains(slowAgents, r.Agent.Name) {
 		return
 	}
-	r.Opt.Trusted = true // proves that the test can fail
+	r.Opt.Trusted, r.Conn = true, nil // proves that the test can fail
 	work("two\n")
 	if ran := trap.Ran(); len(ran) == 0 {
 		r.T.Error("nothing ran in a trusted repository")

@@ -67,6 +67,18 @@ func newRigIn(t testing.TB, name, root string) *rig {
 	return &rig{r}
 }
 
+// on returns a rig for the subtest t that shares the agent of r. It starts the
+// agent if necessary.
+func (r *rig) on(t *testing.T) *rig {
+	r.T.Helper()
+	if r.Conn == nil {
+		r.Open()
+	}
+	sub := *r.Rig
+	sub.T = t
+	return &rig{&sub}
+}
+
 // words returns the tool calls that the agent understands.
 func (r *rig) words() realagents.Toolset { return realagents.ToolsetOf(r.Agent.Name) }
 

@@ -174,8 +174,18 @@ func TestTrustedRepositorySettingsApply(t *testing.T) {
 	})
 }
 
-func TestRepositoryWhoseGitRunsProgramsIsRefused(t *testing.T) {
-	eachOf(t, realagents.ACP(), func(_ *testing.T, r *rig) { r.WithstandsGit() })
+// TestUntrustedGitRepository first sends prompts. The same process then runs git,
+// because agents start slowly.
+func TestUntrustedGitRepository(t *testing.T) {
+	eachOf(t, realagents.ACP(), func(t *testing.T, r *rig) {
+		r.WithstandsGit(func() {
+			t.Run("PromptsReachTheModelUnchanged", func(t *testing.T) { r.on(t).promptsReachTheModelUnchanged() })
+			if os.Getenv("RUNNEL_LONG") != "" { // the longest prompt fills the model's context
+				r.Close()
+				r.Conn = nil
+			}
+		})
+	})
 }
 
 // The configuration of Codex may hide variables from commands if their names
@@ -191,6 +201,6 @@ func TestGitSettingsReachCodexToolsThatFilterVariables(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Opt.Env = append(r.Opt.Env, `CODEX_CONFIG={"shell_environment_policy":{"set":{"MINE":"1"}},"hide_agent_reasoning":false}`)
-		r.WithstandsGit()
+		r.WithstandsGit(nil)
 	})
 }

@@ -159,7 +159,7 @@ func TestMemoryOfATrustedFolderCannotImportFilesOutside(t *testing.T) {
 }
 
 func TestRepositoryWhoseGitSettingsRunProgramsIsRejected(t *testing.T) {
-	eachAgent(t, func(_ *testing.T, r *rig) { r.WithstandsGit() })
+	eachAgent(t, func(_ *testing.T, r *rig) { r.WithstandsGit(nil) })
 }
 
 // Claude Code sends the prompts in .claude/scheduled_tasks.json to the model

@@ -31,7 +31,7 @@ func TestUntrustedRepositoryRunsNothing(t *testing.T) {
 	}
 }
 
-func TestRepositoryWhoseGitRunsProgramsIsRefused(t *testing.T) { newRig(t).WithstandsGit() }
+func TestRepositoryWhoseGitRunsProgramsIsRefused(t *testing.T) { newRig(t).WithstandsGit(nil) }
 
 // The user's configuration may remove variables with names such as KEY from the
 // environment of commands. GIT_CONFIG_KEY_0 is such a name.
@@ -44,5 +44,5 @@ func TestGitSettingsReachToolsThatFilterVariables(t *testing.T) {
 	if got := r.Read("mine"); got != "1\n" {
 		t.Errorf("the user's own variable is %q", got)
 	}
-	r.WithstandsGit()
+	r.WithstandsGit(nil)
 }
