@@ -27,7 +27,7 @@ func eachOf(t *testing.T, names []string, test func(t *testing.T, r *rig)) {
 
 // TestProbe checks what Probe reports about installed agents.
 func TestProbe(t *testing.T) {
-	eachOf(t, realagents.Usually("codex-acp", "copilot", "qwen"), func(t *testing.T, r *rig) {
+	eachOf(t, realagents.Usually("codex-acp", "copilot"), func(t *testing.T, r *rig) {
 		in := r.Provider.(runnel.Prober).Probe(t.Context())
 		if !in.Installed || in.Version != r.Agent.Version || in.Problem != "" || !filepath.IsAbs(in.Path) {
 			t.Errorf("%+v", in)
@@ -65,33 +65,19 @@ func TestNotLoggedIn(t *testing.T) {
 }
 
 // TestFoundAndForked lists a stored conversation of an agent, and continues a
-// fork of it.
+// fork of it. Forks of opencode are also in a recording, and
+// TestStoredTextHasTheItemsOfTheAgentsReplay lists its conversations.
 func TestFoundAndForked(t *testing.T) {
-	forking := []string{"codex-acp", "opencode"} // they store conversations in different ways
+	forking := []string{"codex-acp"}
 	if os.Getenv("RUNNEL_LONG") != "" {
-		forking = append(forking, "claude-agent-acp")
+		forking = append(forking, "claude-agent-acp", "opencode")
 	}
 	eachOf(t, forking, func(t *testing.T, r *rig) {
 		r.plays(says("One."))
 		r.Finish("")
 		id := r.Conn.(*conn).tr.session.id
 		r.Close()
-		var found []runnel.Conversation
-		for c, err := range r.Provider.(runnel.Discoverer).Discover(t.Context(), r.Home.Project) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			found = append(found, c)
-		}
-		if len(found) != 1 || found[0].AgentSessionID != id || found[0].Dir != r.Home.Project || found[0].UpdatedAt.IsZero() {
-			t.Errorf("found %+v", found)
-		}
-		if _, reads := r.Provider.(runnel.Summarizer); reads {
-			got := summaries(t, r.Provider)
-			if len(got) != 1 || got[0].AgentSessionID != id || got[0].Dir != r.Home.Project || got[0].Title != found[0].Title || got[0].LastMessage != "One." || !got[0].UpdatedAt.Equal(found[0].UpdatedAt) {
-				t.Errorf("the agent lists %+v, its database has %+v", found, got)
-			}
-		}
+		r.lists(id, "One.")
 		opt := r.Opt
 		opt.Resume = id
 		c, err := r.Provider.(runnel.Forker).Fork(t.Context(), opt)
@@ -112,6 +98,30 @@ func TestFoundAndForked(t *testing.T) {
 			t.Error("the copy does not know what was said before")
 		}
 	})
+}
+
+// lists fails the test unless the agent lists exactly the conversation with this
+// id, and Runnel reads the same from the agent's files, with the last message, if
+// it reads them.
+func (r *rig) lists(id, message string) {
+	r.T.Helper()
+	var found []runnel.Conversation
+	for c, err := range r.Provider.(runnel.Discoverer).Discover(r.T.Context(), r.Home.Project) {
+		if err != nil {
+			r.T.Fatal(err)
+		}
+		found = append(found, c)
+	}
+	if len(found) != 1 || found[0].AgentSessionID != id || found[0].Dir != r.Home.Project || found[0].UpdatedAt.IsZero() {
+		r.T.Fatalf("found %+v", found)
+	}
+	if _, reads := r.Provider.(runnel.Summarizer); !reads {
+		return
+	}
+	got := summaries(r.T, r.Provider)
+	if len(got) != 1 || got[0].AgentSessionID != id || got[0].Dir != r.Home.Project || got[0].Title != found[0].Title || got[0].LastMessage != message || !got[0].UpdatedAt.Equal(found[0].UpdatedAt) {
+		r.T.Errorf("the agent lists %+v, its database has %+v", found, got)
+	}
 }
 
 // TestResumeOfNothing resumes a conversation that does not exist. Open must

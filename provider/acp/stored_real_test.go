@@ -36,6 +36,9 @@ func TestStoredTextHasTheItemsOfTheAgentsReplay(t *testing.T) {
 		r.Finish("")
 		id := r.Conn.(*conn).tr.session.id
 		r.Close()
+		if r.Agent.Name == "opencode" {
+			r.lists(id, "The end.")
+		}
 		var replayed []event.Event
 		for ev, err := range r.Provider.(runnel.Historian).History(t.Context(), runnel.Conversation{AgentSessionID: id, Dir: r.Home.Project}) {
 			if err != nil {
