@@ -19,7 +19,7 @@ import (
 // /context printed must not appear again with the second, neither before a
 // restart of the server nor after the session was loaded again.
 func TestCommandsPrintOnce(t *testing.T) {
-	for _, b := range claudes(t) {
+	for _, b := range realagents.UsualClaude(t) {
 		t.Run(b.Version, func(t *testing.T) {
 			s := serve(t, b)
 			d := newWS(s)

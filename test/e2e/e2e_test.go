@@ -57,17 +57,6 @@ func always(when moment, r reaction) func(moment) reaction {
 	}
 }
 
-// claudes returns the newest Claude Code. With RUNNEL_LONG=1 it also returns the
-// older version, which make test runs with the tests of the provider.
-func claudes(t *testing.T) []realagents.Binary {
-	t.Helper()
-	all := realagents.Claude(t)
-	if os.Getenv("RUNNEL_LONG") == "" {
-		return all[:1]
-	}
-	return all
-}
-
 // needsLong skips what other tests or agents prove in make test, unless
 // RUNNEL_LONG=1 is set. why names them.
 func needsLong(t *testing.T, why string) {
@@ -78,7 +67,7 @@ func needsLong(t *testing.T, why string) {
 }
 
 func TestRealAgent(t *testing.T) {
-	for _, agent := range claudes(t) {
+	for _, agent := range realagents.UsualClaude(t) {
 		t.Run(agent.Version, func(t *testing.T) {
 			t.Parallel()
 			s := serve(t, agent)

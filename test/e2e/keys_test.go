@@ -44,7 +44,7 @@ func eachKeyed(t *testing.T, f func(t *testing.T, k keyed, agent realagents.Bina
 			}
 			binaries := []realagents.Binary{realagents.Find(t, k.agent)}
 			if k.agent == "claude-code" {
-				binaries = claudes(t)
+				binaries = realagents.UsualClaude(t)
 			}
 			for _, agent := range binaries {
 				t.Run(agent.Version, func(t *testing.T) {

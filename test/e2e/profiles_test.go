@@ -32,7 +32,7 @@ func eachNamed(t *testing.T, list []named, f func(t *testing.T, n named, agent r
 			}
 			binaries := []realagents.Binary{realagents.Find(t, n.agent)}
 			if n.agent == "claude-code" {
-				binaries = claudes(t)
+				binaries = realagents.UsualClaude(t)
 			}
 			for _, agent := range binaries {
 				t.Run(agent.Version, func(t *testing.T) {

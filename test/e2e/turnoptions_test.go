@@ -26,7 +26,7 @@ func TestOptionsOfATurnAreRestored(t *testing.T) {
 		other string // a model that is not the default
 	}
 	agents := []driven{{realagents.Find(t, "codex"), "gpt-other-1"}}
-	for _, b := range claudes(t) {
+	for _, b := range realagents.UsualClaude(t) {
 		agents = append(agents, driven{b, "claude-other-1"})
 	}
 	for _, agent := range agents {
