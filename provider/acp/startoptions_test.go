@@ -94,11 +94,7 @@ var offeredAdd = regexp.MustCompile(`"name":\s*"((?:mcp_+)?(?:t[_.-]+)?add)"|(mc
 // The agent starts the MCP server, offers its tools to the model, and calls
 // them.
 func TestMCPServersCanBeUsed(t *testing.T) {
-	names := []string{"claude-agent-acp"}
-	if os.Getenv("RUNNEL_LONG") != "" { // Runnel sends them to all agents in the same way
-		names = append(names, "gemini", "opencode")
-	}
-	eachOf(t, names, func(t *testing.T, r *rig) {
+	eachOf(t, []string{"claude-agent-acp", "gemini", "opencode"}, func(t *testing.T, r *rig) {
 		r.callsAdd(r.MarkedMCP())
 	})
 }
