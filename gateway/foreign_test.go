@@ -2,8 +2,13 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -11,9 +16,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/provider/claude"
 	"github.com/runnel-dev/runnel/provider/script"
+	"github.com/runnel-dev/runnel/store"
 )
 
 // locating is a keeper whose conversations can be found without its agent.
@@ -79,6 +88,48 @@ func TestReportedConversationOfAnotherProjectIsNotRead(t *testing.T) {
 			t.Error("the other conversation is hidden")
 		}
 	})
+}
+
+// Another project can have the newest file of a conversation that is also stored
+// for the session's own project. A client that names a file of the conversation
+// must not receive that file instead of the own one.
+func TestLoadedFileOfAnotherProjectIsNotRead(t *testing.T) {
+	home, other, id := t.TempDir(), canonical(t.TempDir()), uuid.NewString()
+	t.Setenv("CLAUDE_CONFIG_DIR", home)
+	d := newDisk(t)
+	write := func(dir, prompt string, at time.Time) string {
+		file := filepath.Join(home, "projects", regexp.MustCompile("[^a-zA-Z0-9]").ReplaceAllString(dir, "-"), id+".jsonl")
+		line := fmt.Sprintf(`{"type":"user","uuid":%q,"sessionId":%q,"cwd":%q,"promptSource":"sdk","timestamp":"2026-01-02T03:04:05Z","message":{"role":"user","content":%q}}`+"\n", uuid.NewString(), id, dir, prompt)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(line), 0o600), os.Chtimes(file, at, at)); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	now := time.Now().Add(-time.Hour)
+	own := write(d.dir, "an own prompt", now.Add(-time.Hour))
+	foreign := write(other, "a secret prompt", now)
+	rec := store.Session{ID: uuid.NewString(), CLIType: "claude-code", ProjectID: ProjectID(d.dir), ProjectDir: d.dir, AgentSessionID: id, State: event.StateOpen, CreatedAt: now, LastActiveAt: now}
+	if err := d.cat.PutSession(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{claude.New()} })
+	defer closeIt(t, g)
+	for _, file := range []string{own, foreign} {
+		if _, err := g.Load(t.Context(), rec.ID, file); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	var logged strings.Builder
+	for ev, err := range d.log.Read(t.Context(), rec.ID, 0) {
+		data, failed := json.Marshal(ev)
+		if err = errors.Join(err, failed); err != nil {
+			t.Fatal(err)
+		}
+		logged.Write(data)
+	}
+	if log := logged.String(); strings.Contains(log, "secret") || !strings.Contains(log, "an own prompt") {
+		t.Errorf("the log has %s", log)
+	}
 }
 
 // unreadable is a locating keeper whose conversations cannot be found while

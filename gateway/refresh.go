@@ -32,12 +32,12 @@ func (m *importer) refresh(ctx context.Context, e *entry, file string) error {
 	if !m.mayRead(ctx, rec) {
 		return ctx.Err()
 	}
-	c := runnel.Conversation{AgentSessionID: rec.AgentSessionID, Dir: workDir(rec)}
-	if file != "" {
-		if c, err = discover(ctx, from, rec.AgentSessionID, file); err != nil {
+	if file != "" { // it is only checked: the newest file of the conversation may be one of another project
+		if _, err = discover(ctx, from, rec.AgentSessionID, file); err != nil {
 			return err
 		}
 	}
+	c := runnel.Conversation{AgentSessionID: rec.AgentSessionID, Dir: workDir(rec)}
 	reading, cancel := context.WithTimeout(ctx, refreshTime)
 	defer cancel()
 	for ev, err := range m.historyOf(reading, h, p.Name(), rec.ID, c) {
