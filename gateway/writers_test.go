@@ -8,7 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
 )
 
 // shared is a keeper whose conversation other processes may have open.
@@ -182,6 +186,48 @@ func TestTakeoverOutlastsNewWriters(t *testing.T) {
 			t.Errorf("a new terminal after the takeover: %v", err)
 		}
 	})
+}
+
+// stoppable is a shared keeper whose conversations can be found without its
+// agent, and whose writers exit if they are asked to.
+type stoppable struct {
+	*shared
+	stopped int // number of writers that were asked to exit
+}
+
+func (s *stoppable) Find(ctx context.Context, id string) (runnel.Conversation, error) {
+	return locating{s.keeper}.Find(ctx, id)
+}
+
+func (s *stoppable) StopWriter(context.Context, runnel.Writer) error {
+	s.stopped++
+	s.set()
+	return nil
+}
+
+// An agent can report the id of another project's conversation as its own. A
+// client of its session must not end the process that has that conversation open.
+func TestTakeoverStopsNoWriterOfAnotherProject(t *testing.T) {
+	for own, stopped := range map[bool]int{true: 1, false: 0} {
+		d := newDisk(t)
+		p := &stoppable{shared: &shared{keeper: newKeeper(d)}}
+		if !own {
+			p.kept[0].Dir = t.TempDir()
+		}
+		w := inTerminal(1)
+		w.Source = runnel.WriterDescriptors
+		p.set(w)
+		rec := store.Session{ID: uuid.NewString(), CLIType: "script", ProjectID: ProjectID(d.dir), ProjectDir: d.dir, AgentSessionID: "abc", State: event.StateOpen, CreatedAt: time.Now(), LastActiveAt: time.Now()}
+		if err := d.cat.PutSession(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{p} })
+		_, err := TakeoversOf(g).Take(t.Context(), rec.ID, "")
+		if refused := runnel.CodeOf(err) == runnel.ConversationInUse; p.stopped != stopped || refused == own {
+			t.Errorf("the session's own conversation: %t; %d writers were stopped, %v", own, p.stopped, err)
+		}
+		closeIt(t, g)
+	}
 }
 
 func TestQueuedPromptWaitsForTheWriter(t *testing.T) {
