@@ -42,7 +42,8 @@ const (
 var credentials = []string{XAPIKey, Bearer, XGoogAPIKey, "Api-Key", "Cookie", "Proxy-Authorization"}
 
 // parameters are the parts of a query that may have a credential, in lower case
-// and without the $ that APIs of Google accept before the name.
+// and without the $ that APIs of Google accept before the name. Those whose names
+// secretHeader or override matches are further ones.
 var parameters = []string{"key", "access_token", "oauth_token", "api_key", "api-key", "apikey", "subscription-key", "subscription_key", "token", "auth"}
 
 // secretHeader matches the names of other headers that may have a credential,
@@ -52,6 +53,17 @@ var secretHeader = regexp.MustCompile(`(?i)(api|subscription|virtual)[-_]?key|(a
 // overrides are headers that make an API read another method than that of the
 // request. With one of them, APIs of Google read the body as a query.
 var overrides = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
+
+// override begins the names of the parts of a query with which APIs of Google
+// replace the headers, the method or the whole head of a request: $httpHeaders,
+// $httpMethod and $httpOverwrite.
+const override = "http"
+
+// mayHaveKey reports whether a part of a query may have a credential.
+func mayHaveKey(name string) bool {
+	name = strings.ToLower(strings.TrimLeft(name, "$"))
+	return slices.Contains(parameters, name) || secretHeader.MatchString(name) || strings.HasPrefix(name, override)
+}
 
 // A Target is the API that a broker reaches.
 type Target struct {
@@ -186,7 +198,7 @@ func (b *Broker) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, "authentication_error", "Runnel's broker does not know this placeholder. It serves only the agent that it was made for.")
 	case r.Method == http.MethodConnect, r.Method == http.MethodTrace: // the API could answer with the key
 		refuse(w, http.StatusMethodNotAllowed, "invalid_request_error", "Runnel's broker does not pass on "+r.Method+" requests.")
-	case isBatch(r.Header.Get("Content-Type")):
+	case slices.ContainsFunc(r.Header.Values("Content-Type"), isBatch):
 		refuse(w, http.StatusUnsupportedMediaType, "invalid_request_error", "Runnel's broker does not pass on batches of requests, because each of them can have a credential of its own.")
 	case !b.covers(r.URL):
 		refuse(w, http.StatusForbidden, "permission_error", "NETWORK_POLICY_VIOLATION: Runnel's broker reaches only "+b.base.Redacted()+".")
@@ -248,9 +260,7 @@ func (b *Broker) rewrite(r *httputil.ProxyRequest) {
 	}
 	q := r.Out.URL.Query()
 	all := len(q)
-	maps.DeleteFunc(q, func(name string, _ []string) bool {
-		return slices.Contains(parameters, strings.ToLower(strings.TrimLeft(name, "$")))
-	})
+	maps.DeleteFunc(q, func(name string, _ []string) bool { return mayHaveKey(name) })
 	if len(q) < all {
 		r.Out.URL.RawQuery = q.Encode()
 	}

@@ -85,7 +85,8 @@ func TestKeyReplacesEveryCredential(t *testing.T) {
 					headers = append(headers, other, "of another account")
 				}
 			}
-			if resp, body := ask(t, http.MethodPost, address+"/v1/messages?beta=true&key=other&access_token=other&%24key=other&Key=other&oauth_token=other&subscription-key=other", headers...); resp.StatusCode != http.StatusOK {
+			if resp, body := ask(t, http.MethodPost, address+"/v1/messages?beta=true&key=other&access_token=other&%24key=other&Key=other&oauth_token=other&subscription-key=other"+
+				"&%24httpHeaders=X-Goog-Api-Key%3Aother&%24httpMethod=GET&%24httpOverwrite=other&httpheaders=other&x-goog-api-key=other&authorization=other", headers...); resp.StatusCode != http.StatusOK {
 				t.Fatalf("%s %s", resp.Status, body)
 			}
 			if got.Header.Get(header) != want || got.Header.Get("X-Other") != "kept" || got.Host != strings.TrimPrefix(api.URL, "http://") || got.URL.RawQuery != "beta=true" {
@@ -455,6 +456,9 @@ func TestNoRequestHasAKeyOfItsOwn(t *testing.T) {
 		got = nil
 		if resp, _ := ask(t, http.MethodPost, address+"/batch", append(key, "Content-Type", media)...); resp.StatusCode != http.StatusUnsupportedMediaType || got != nil {
 			t.Errorf("%s: %s", media, resp.Status)
+		}
+		if resp, _ := ask(t, http.MethodPost, address+"/batch", append(key, "Content-Type", "application/json", "Content-Type", media)...); resp.StatusCode != http.StatusUnsupportedMediaType || got != nil {
+			t.Errorf("%s in a second header: %s", media, resp.Status)
 		}
 	}
 }
