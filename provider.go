@@ -434,12 +434,12 @@ const (
 // Values are settings of an agent's own, by the id of their event.ConfigOption.
 type Values map[string]string
 
-// Takeover lets a later server process take over the agent; see [Adopter]. It
-// needs a supervisor.
+// Takeover lets a later server process take over the agent, see [Adopter], or
+// end it. It needs a supervisor.
 type Takeover struct {
 	Dir    string        // private directory of takeover data. Default: no takeover
 	Name   string        // unique in Dir; letters, digits and dashes
-	Window time.Duration // how long the agent runs without a server
+	Window time.Duration // how long the agent runs without a server. Default: it ends at once, and cannot be taken over
 }
 
 // Dir is the direction of a raw line, from the view of this process.

@@ -240,12 +240,13 @@ func (o *opener) complete(opt runnel.Options, dir string) (runnel.Options, error
 }
 
 // takeover returns the runnel.Takeover of a session, with which a later server
-// process can take over its agent.
+// process finds its agent. It takes the agent over, or ends it if agents do not
+// wait for a server.
 func (o *opener) takeover(id string) runnel.Takeover {
-	if o.cfg.DataDir == "" || o.cfg.ReattachWindow < 0 {
+	if o.cfg.DataDir == "" {
 		return runnel.Takeover{}
 	}
-	return runnel.Takeover{Dir: o.takeoverDir(), Name: id, Window: o.cfg.ReattachWindow}
+	return runnel.Takeover{Dir: o.takeoverDir(), Name: id, Window: max(0, o.cfg.ReattachWindow)}
 }
 
 // takeoverDir returns the directory for the takeover data of supervisors.
