@@ -41,25 +41,26 @@ const (
 // an account of its own choice.
 var credentials = []string{XAPIKey, Bearer, XGoogAPIKey, "Api-Key", "Cookie", "Proxy-Authorization"}
 
-// parameters are the parts of a query that may have a credential, in lower case
-// and without the $ that APIs of Google accept before the name. Those whose names
-// secretHeader or override matches are further ones.
-var parameters = []string{"key", "access_token", "oauth_token", "api_key", "api-key", "apikey", "subscription-key", "subscription_key", "token", "auth"}
+// parameters are the query parameters that may have a credential and whose names
+// secretHeader does not match, in lower case and without the $ that APIs of
+// Google accept before a name.
+var parameters = []string{"key", "token"}
 
 // secretHeader matches the names of other headers that may have a credential,
-// such as those of gateways to several models.
+// such as those of gateways to several models, and of query parameters.
 var secretHeader = regexp.MustCompile(`(?i)(api|subscription|virtual)[-_]?key|(access|session|security)[-_]?token|auth|credential|secret|jwt|assertion`)
 
 // overrides are headers that make an API read another method than that of the
 // request. With one of them, APIs of Google read the body as a query.
 var overrides = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
 
-// override begins the names of the parts of a query with which APIs of Google
-// replace the headers, the method or the whole head of a request: $httpHeaders,
-// $httpMethod and $httpOverwrite.
+// override is the prefix of query parameters that make APIs of Google read other
+// headers or another method than those of the request: $httpHeaders, $httpMethod
+// and $httpOverwrite.
 const override = "http"
 
-// mayHaveKey reports whether a part of a query may have a credential.
+// mayHaveKey reports whether a query parameter may have a credential, or may
+// replace a header.
 func mayHaveKey(name string) bool {
 	name = strings.ToLower(strings.TrimLeft(name, "$"))
 	return slices.Contains(parameters, name) || secretHeader.MatchString(name) || strings.HasPrefix(name, override)
