@@ -82,11 +82,12 @@ pwd -P >> pins
 var slowAgents = []string{"copilot", "gemini", "opencode", "qwen"}
 
 // WithstandsGit fails the test if git in an untrusted folder runs a program of
-// the folder. Before the agent runs git, WithstandsGit calls the function meanwhile,
-// unless it is nil; meanwhile may start the agent. Hooks must not run. If the git configuration names programs, the
-// agent must not start. In a trusted folder, these programs must run, which
-// proves that the test can fail. With slowAgents, that part needs RUNNEL_LONG=1.
-func (r *Rig) WithstandsGit(meanwhile func()) {
+// the folder. It calls first, unless that is nil, before the agent runs git, so
+// that other tests can use the same process; first may start the agent. Hooks
+// must not run. If the git configuration names programs, the agent must not
+// start. In a trusted folder, these programs must run, which proves that the test
+// can fail. With slowAgents, that part needs RUNNEL_LONG=1.
+func (r *Rig) WithstandsGit(first func()) {
 	r.T.Helper()
 	trap := r.Home.GitTrap(r.T)
 	r.Write("probe.sh", probe)
@@ -99,8 +100,8 @@ func (r *Rig) WithstandsGit(meanwhile func()) {
 		return r.Read("pins")
 	}
 	r.Conn = nil
-	if meanwhile != nil {
-		meanwhile()
+	if first != nil {
+		first()
 	}
 	want := "false\n/dev/null\nexplicit\n"
 	if r.Agent.Name == "gemini" { // 0.61.0 sets the first two to nothing, also in trusted folders

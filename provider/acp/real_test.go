@@ -101,8 +101,8 @@ func TestFoundAndForked(t *testing.T) {
 }
 
 // lists fails the test unless the agent lists exactly the conversation with this
-// id, and Runnel reads the same from the agent's files, with the last message, if
-// it reads them.
+// id. If Runnel also reads the agent's own files, they must have the same
+// conversation, with this last message.
 func (r *rig) lists(id, message string) {
 	r.T.Helper()
 	var found []runnel.Conversation

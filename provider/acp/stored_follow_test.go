@@ -302,7 +302,8 @@ func TestFollowedItemsAppearWhileTheAgentWorks(t *testing.T) {
 	}
 }
 
-// A busySource has changed once, and can be read at the second try.
+// A busySource reports one change. The first read of it fails, and the second
+// returns an event.
 type busySource struct{ asked, read int }
 
 func (b *busySource) hasChanged(context.Context) (bool, error) {

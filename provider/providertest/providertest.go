@@ -120,9 +120,9 @@ type Subject struct {
 	// MessageEnd is the end of the message in Text, Recover and Background.
 	MessageEnd string
 
-	// Repeats lists cases about Runnel's code that another agent of the same
-	// provider proves. They run only with RUNNEL_LONG=1 or -results; otherwise
-	// the report keeps their stored results.
+	// Repeats lists cases that test only Runnel's code, which they already test
+	// with another agent of the same provider. They run only with RUNNEL_LONG=1
+	// or -results; otherwise the report keeps their stored results.
 	Repeats []string
 
 	// Processes means that the provider runs its agent as a process.

@@ -224,9 +224,9 @@ func (r *masqueradeResult) socketOfReusedPid(daemon net.Conn, verb, path string)
 
 // giveAway has the daemon fork until a child gets pid. If the daemon may not
 // choose the id of its next child, giveAway first uses up process ids until the
-// next one is close to pid. It uses up the ids with threads, which are cheap. It
-// returns how often the ids wrapped around. If the daemon misses the id some
-// times, the error is errIDKept.
+// next one is close to pid; it does that by starting threads, which is cheap. It
+// returns how often the ids wrapped around to the lowest one. If another program
+// has the id, or takes it first several times, the error is errIDKept.
 func giveAway(daemon net.Conn, pid int) (rounds int, err error) {
 	const (
 		near = 50     // the daemon starts so close to pid, because other programs take ids, too
@@ -355,8 +355,8 @@ func choosesPids() bool {
 	return err == nil && !long() && os.WriteFile(lastPid, now, 0) == nil
 }
 
-// setLastPid sets lastPid. The next child has the id pid+1 unless a process has
-// that id or another program starts a process first.
+// setLastPid makes pid+1 the id of the next process that any program starts. If
+// that id is in use, the next free one follows.
 func setLastPid(pid int) { _ = os.WriteFile(lastPid, []byte(strconv.Itoa(pid)), 0) }
 
 // skipManyPids skips a test on a system with so many process ids that using
