@@ -29,6 +29,24 @@ const mostScript = 120_000; // the script of the first load
 const mostBytes = 150_000; // all responses of the first load, without those of the API
 const mostOfSession = 180_000; // all scripts, until a conversation is shown
 
+/**
+ * Holds the page's first script back, until the returned function is called.
+ */
+async function holdScripts(page: Page): Promise<() => void> {
+  let arrive = () => {};
+  const held = new Promise<void>((resolve) => {
+    arrive = resolve;
+  });
+  await page.route(/assets.*\/index-[^/]*\.js/, async (r) => {
+    await held;
+    await r.continue();
+  });
+  return arrive;
+}
+
+const nameIn = (page: Page) =>
+  page.locator("#root").getByText("Runnel", { exact: true }).filter({ visible: true });
+
 describe.skipIf(skip)("the page", () => {
   let server: Server;
   let browser: Browser;
@@ -586,6 +604,33 @@ describe.skipIf(skip)("the page", () => {
     expectQuiet(watch);
   });
 
+  it("paints its frame, in the chosen colours, before its scripts arrive", async () => {
+    await login();
+    await page.getByRole("button", { name: /^Colours: system/ }).click(); // light
+    await page.getByRole("button", { name: /^Colours: light/ }).click(); // dark
+    const arrive = await holdScripts(page);
+    const name = nameIn(page);
+    await page.goto(`${server.origin}/`, { waitUntil: "commit" });
+    await name.waitFor();
+    await page.waitForFunction(() => performance.getEntriesByName("first-contentful-paint").length > 0);
+    expect(await page.evaluate(() => getComputedStyle(document.body).colorScheme)).toBe("dark");
+    expect(await page.getByRole("navigation").count()).toBe(0);
+    const before = await name.boundingBox();
+    arrive();
+    await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+    expect(await name.boundingBox()).toEqual(before);
+    expect(await page.locator("#root > .first").count()).toBe(0);
+    expectQuiet(watch);
+  });
+
+  it("paints no frame in a browser that is not logged in", async () => {
+    await holdScripts(page);
+    await page.goto(`${server.origin}/`, { waitUntil: "commit" });
+    await page.waitForFunction(() => getComputedStyle(document.body).fontVariantNumeric === "tabular-nums");
+    expect(await page.locator(".first").isVisible()).toBe(false);
+    expectQuiet(watch);
+  });
+
   it("loads a part that it lacks after the server was restarted", async () => {
     await loadNothingAhead(page);
     await logIn(page, server);
@@ -1022,6 +1067,22 @@ describe.skipIf(skip)("the page on a phone", () => {
     await name.fill("first project");
     await picker.getByRole("button", { name: "Create folder" }).tap();
     await page.getByRole("button", { name: "Folder: first project" }).waitFor();
+    expectQuiet(watch);
+  });
+
+  it("paints the frame of each of its views where the view has it", async () => {
+    await session(page, server, "text");
+    const name = nameIn(page);
+    for (const [route, view] of Object.entries({ "/": "main", "/?list": "nav" })) {
+      const arrive = await holdScripts(page);
+      await page.goto(server.origin + route, { waitUntil: "commit" });
+      await name.waitFor();
+      const before = await name.boundingBox();
+      arrive();
+      await page.locator(view).first().waitFor();
+      expect(await name.boundingBox(), route).toEqual(before);
+      await page.unrouteAll();
+    }
     expectQuiet(watch);
   });
 
