@@ -1,9 +1,10 @@
 // Package bridge is the first process in an agent's sandbox.
 //
 // A sandbox has a network of its own, in which nothing can be reached. The
-// bridge listens on the loopback address of that network, and passes every
-// connection to the unix socket of the egress proxy outside of the sandbox. It
-// starts the agent, passes on the signals that end an agent, and reaps the
+// bridge listens on the loopback address of that network, and hands every
+// connection over to the egress proxy outside of the sandbox, as a descriptor
+// through the proxy's unix socket. What a program then sends and receives does
+// not pass the bridge. The bridge starts the agent, passes on the signals that end an agent, and reaps the
 // processes whose parents have ended. When the agent ends, the bridge ends with
 // the agent's exit code, and the system ends all other processes in the
 // sandbox.
@@ -18,8 +19,8 @@ const (
 	Command = "__bridge"
 
 	// SecretVariable is the environment variable that has the secret which the
-	// bridge sends first on every connection to the proxy. The agent does not
-	// inherit it.
+	// bridge sends to the proxy with every connection. The agent does not inherit
+	// it.
 	SecretVariable = "RUNNEL_BRIDGE_SECRET"
 
 	// Port is the loopback port inside of the sandbox at which programs reach

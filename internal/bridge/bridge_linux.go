@@ -1,11 +1,9 @@
 package bridge
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -126,8 +124,8 @@ func await(pid int) int {
 type dialer struct{ socket, secret string }
 
 // listen accepts connections on a loopback port. With a target, each connection
-// becomes one to that loopback port of the machine. Otherwise the program
-// itself sends a request to the proxy.
+// leads to that loopback port of the machine. Otherwise the program itself sends
+// a request to the proxy.
 func (d dialer) listen(port, target int) error {
 	any := false
 	for _, host := range []string{"127.0.0.1", "::1"} {
@@ -157,31 +155,12 @@ func (d dialer) accept(ln net.Listener, target int) {
 
 func (d dialer) serve(c *net.TCPConn, target int) {
 	defer c.Close()
-	out, err := d.dial()
+	proxy, err := d.dial()
 	if err != nil {
 		return
 	}
-	defer out.Close()
-	hello := d.secret + "\n"
-	if target != 0 {
-		at := net.JoinHostPort("127.0.0.1", strconv.Itoa(target))
-		hello += "CONNECT " + at + " HTTP/1.1\r\nHost: " + at + "\r\n\r\n"
-	}
-	if _, err := io.WriteString(out, hello); err != nil {
-		return
-	}
-	if target != 0 && !accepted(out) {
-		return
-	}
-	done := make(chan struct{})
-	go func() {
-		_, _ = io.Copy(out, c)
-		_ = out.CloseWrite()
-		close(done)
-	}()
-	_, _ = io.Copy(c, out)
-	_ = c.CloseWrite()
-	<-done
+	defer proxy.Close()
+	_ = Hand(proxy, d.secret, target, c) // if it fails, the program's connection ends
 }
 
 const (
@@ -198,22 +177,4 @@ func (d dialer) dial() (*net.UnixConn, error) {
 			return c, err
 		}
 	}
-}
-
-// maxAnswer bounds the proxy's answer to a CONNECT request, in bytes.
-const maxAnswer = 4 << 10
-
-// accepted reads the proxy's answer to a CONNECT request, byte by byte, because
-// what follows belongs to the program, and reports whether it is a success.
-func accepted(from io.Reader) bool {
-	var answer []byte
-	for b := make([]byte, 1); len(answer) < maxAnswer; {
-		if _, err := io.ReadFull(from, b); err != nil {
-			return false
-		}
-		if answer = append(answer, b[0]); bytes.HasSuffix(answer, []byte("\r\n\r\n")) {
-			return bytes.HasPrefix(answer, []byte("HTTP/1.1 200 "))
-		}
-	}
-	return false
 }

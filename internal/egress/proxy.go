@@ -1,10 +1,8 @@
 package egress
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -42,7 +40,7 @@ type Answer struct {
 // Config configures a Proxy.
 type Config struct {
 	Policy Policy
-	Secret string        // what the bridge sends first on each connection
+	Secret string        // what the bridge sends with each connection
 	Report func(Attempt) // called from several goroutines; must not block. Default: none
 
 	// Ask asks whether a program may reach a host that no entry of the policy
@@ -61,14 +59,15 @@ type Config struct {
 // The bounds of a proxy.
 const (
 	maxConns    = 256              // connections at the same time; further ones wait
-	headTime    = 10 * time.Second // for the secret and the head of a request
+	headTime    = 10 * time.Second // for a handover, and for the head of a request
 	connectTime = 15 * time.Second // for resolving a name and connecting
 	maxHead     = 32 << 10         // bytes of the head of a request
 	maxHost     = 255              // bytes of a host in a report
 )
 
 // A Proxy serves the connections of one sandbox. Its goroutines are that of
-// http.Server.Serve, and two per connection. They have ended when Close returns.
+// http.Server.Serve, that of gate.run, and two per connection. They have ended
+// when Close returns.
 type Proxy struct {
 	cfg    Config
 	server *http.Server
@@ -119,9 +118,9 @@ func Serve(ln net.Listener, cfg Config) *Proxy {
 		Handler: http.HandlerFunc(p.serve), ReadHeaderTimeout: headTime, MaxHeaderBytes: maxHead, ErrorLog: silent,
 		BaseContext: func(net.Listener) context.Context { return p.ctx },
 	}
-	p.all.Go(func() {
-		_ = p.server.Serve(&gate{Listener: ln, secret: cfg.Secret + "\n", places: make(chan struct{}, maxConns), closed: p.ctx.Done()})
-	})
+	g := newGate(p.ctx, ln, cfg.Secret, p.direct)
+	p.all.Go(g.run)
+	p.all.Go(func() { _ = p.server.Serve(g) })
 	return p
 }
 
@@ -209,35 +208,50 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 		p.end(out, a, 0, 0)
 		return
 	}
-	p.tunnel(in, buf, out, a)
+	_ = in.SetDeadline(time.Time{})
+	early, _ := buf.Reader.Peek(buf.Reader.Buffered())
+	if _, err := io.WriteString(in, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		p.end(out, a, 0, 0)
+		_ = in.Close()
+		return
+	}
+	p.tunnel(in, early, out, a)
+}
+
+// direct connects a program to a loopback port of the machine, which the
+// program has reached for without a request. It returns when the connection has
+// ended.
+func (p *Proxy) direct(in net.Conn, port int) {
+	out, a, err := p.dial(p.ctx, "127.0.0.1", port)
+	if err != nil {
+		_ = in.Close()
+		return
+	}
+	p.tunnel(in, nil, out, a)
 }
 
 // tunnel copies between a program and a host until both have ended, or until
-// the proxy is closed.
-func (p *Proxy) tunnel(in net.Conn, buf *bufio.ReadWriter, out net.Conn, a Attempt) {
+// the proxy is closed. early is what the program has already sent.
+func (p *Proxy) tunnel(in net.Conn, early []byte, out net.Conn, a Attempt) {
 	if !p.track(in, out) {
 		p.end(out, a, 0, 0)
 		_ = in.Close()
 		return
 	}
-	_ = in.SetDeadline(time.Time{})
-	var sent, received int64
-	if _, err := io.WriteString(in, "HTTP/1.1 200 Connection established\r\n\r\n"); err == nil {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			early, _ := buf.Reader.Peek(buf.Reader.Buffered())
-			n, err := out.Write(early)
-			if sent = int64(n); err == nil {
-				n, _ := io.Copy(out, plainConn(in))
-				sent += n
-			}
-			closeWrite(out)
-		}()
-		received, _ = io.Copy(plainConn(in), out)
-		closeWrite(plainConn(in))
-		<-done
-	}
+	var sent int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n, err := out.Write(early)
+		if sent = int64(n); err == nil {
+			n, _ := io.Copy(out, plainConn(in))
+			sent += n
+		}
+		closeWrite(out)
+	}()
+	received, _ := io.Copy(plainConn(in), out)
+	closeWrite(plainConn(in))
+	<-done
 	p.mu.Lock()
 	delete(p.open, in)
 	delete(p.open, out)
@@ -426,65 +440,4 @@ func (c *counted) Write(b []byte) (int, error) {
 func (c *counted) Close() error {
 	c.once.Do(func() { c.ended(c.sent.Load(), c.received.Load()) })
 	return nil
-}
-
-// gate accepts connections that begin with the secret, and at most as many as
-// places at the same time.
-type gate struct {
-	net.Listener
-	secret string
-	places chan struct{}
-	closed <-chan struct{}
-}
-
-func (g *gate) Accept() (net.Conn, error) {
-	select {
-	case g.places <- struct{}{}:
-	case <-g.closed:
-		return nil, net.ErrClosed
-	}
-	c, err := g.Listener.Accept()
-	if err != nil {
-		<-g.places
-		return nil, err
-	}
-	return &admitted{Conn: c, secret: g.secret, leave: sync.OnceFunc(func() { <-g.places })}, nil
-}
-
-// admitted is a connection whose first Read checks the secret.
-type admitted struct {
-	net.Conn
-	secret string
-	once   sync.Once
-	err    error
-	leave  func()
-}
-
-var errSecret = errors.New("egress: the secret is wrong")
-
-func (c *admitted) Read(b []byte) (int, error) {
-	c.once.Do(func() {
-		got := make([]byte, len(c.secret))
-		if _, c.err = io.ReadFull(c.Conn, got); c.err == nil && subtle.ConstantTimeCompare(got, []byte(c.secret)) != 1 {
-			c.err = errSecret
-		}
-	})
-	if c.err != nil {
-		return 0, c.err
-	}
-	return c.Conn.Read(b)
-}
-
-func (c *admitted) Close() error {
-	c.leave()
-	return c.Conn.Close()
-}
-
-// plainConn returns the connection below an admitted one whose secret was
-// checked. The system copies between plain connections without this process.
-func plainConn(c net.Conn) net.Conn {
-	if a, ok := c.(*admitted); ok {
-		return a.Conn
-	}
-	return c
 }

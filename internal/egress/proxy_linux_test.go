@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,6 +18,9 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/bridge"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -83,18 +87,53 @@ func newAskingRig(t *testing.T, p Policy, server string, ask func(context.Contex
 	return r
 }
 
-// open sends raw bytes, with a secret, and returns the connection.
+// open sends raw bytes as a program does whose connection is handed to the
+// proxy with a secret, and returns the connection.
 func (r *rig) open(t *testing.T, secret, raw string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	c, err := net.Dial("unix", r.path)
+	c, accepted := pair(t)
+	r.hand(t, secret, 0, accepted)
+	_, _ = io.WriteString(c, raw) // fails if the proxy has closed the connection
+	return c, bufio.NewReader(c)
+}
+
+// hand does what the bridge does with a connection that it has accepted.
+func (r *rig) hand(t *testing.T, secret string, port int, accepted *net.TCPConn) {
+	t.Helper()
+	defer accepted.Close()
+	to := r.dial(t)
+	defer to.Close()
+	if err := bridge.Hand(to, secret, port, accepted); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) dial(t *testing.T) *net.UnixConn {
+	t.Helper()
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: r.path, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
-	if _, err := io.WriteString(c, secret+"\n"+raw); err != nil {
+	return c
+}
+
+// pair returns both ends of a connection: the program's, and the accepted one.
+func pair(t *testing.T) (program net.Conn, accepted *net.TCPConn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
-	return c, bufio.NewReader(c)
+	defer ln.Close()
+	if program, err = net.Dial("tcp", ln.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { program.Close() })
+	c, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program, c.(*net.TCPConn)
 }
 
 // request sends raw bytes, with a secret, and returns the status of the answer
@@ -251,12 +290,101 @@ func TestProxyRejectsConnectionsWithoutTheSecret(t *testing.T) {
 	r := newRig(t, policy(t, []string{"api.example.com"}, nil, nil), "127.0.0.1:1")
 	r.hosts["api.example.com"] = "93.184.216.34"
 	for _, secret := range []string{"", "wrong!", "secreT"} {
-		if status, _, _ := r.request(t, secret, connectTo("api.example.com", 443)); status != 0 && status != http.StatusBadRequest {
+		if status, _, _ := r.request(t, secret, connectTo("api.example.com", 443)); status != 0 {
 			t.Errorf("secret %q: status %d", secret, status)
 		}
 	}
 	if len(r.dialled) > 0 {
 		t.Errorf("connected to %v", r.dialled)
+	}
+}
+
+// TestProxyTakesOnlyTheConnectionOfAProgram knows the secret and sends anything
+// but the connection of a program.
+func TestProxyTakesOnlyTheConnectionOfAProgram(t *testing.T) {
+	r := newRig(t, policy(t, []string{"api.example.com"}, nil, nil), "127.0.0.1:1")
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(ends[0])
+	defer unix.Close(ends[1])
+	for what, c := range map[string]struct {
+		message string
+		fds     []int
+	}{
+		"nothing":           {"secret00000", nil},
+		"a file":            {"secret00000", []int{int(file.Fd())}},
+		"a unix socket":     {"secret00000", []int{ends[0]}},
+		"two descriptors":   {"secret00000", []int{ends[0], ends[1]}},
+		"no port":           {"secretports", []int{ends[0]}},
+		"a negative port":   {"secret-0001", []int{ends[0]}},
+		"half of a message": {"secr", []int{ends[0]}},
+	} {
+		to := r.dial(t)
+		var rights []byte
+		if c.fds != nil {
+			rights = unix.UnixRights(c.fds...)
+		}
+		if _, _, err := to.WriteMsgUnix([]byte(c.message), rights, nil); err != nil {
+			t.Fatal(err)
+		}
+		_ = to.CloseWrite()
+		if n, err := to.Read(make([]byte, 1)); n > 0 || err == nil {
+			t.Errorf("%s: the proxy answered", what)
+		}
+		to.Close()
+	}
+	if status, _, _ := r.request(t, "secret", connectTo("other.example.com", 443)); status != http.StatusForbidden {
+		t.Errorf("afterwards the proxy answers %d", status)
+	}
+	if len(r.dialled) > 0 {
+		t.Errorf("connected to %v", r.dialled)
+	}
+}
+
+func TestProxyConnectsToPortsWithoutARequest(t *testing.T) {
+	echo, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer echo.Close()
+	go func() {
+		for {
+			c, err := echo.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(c, c); c.Close() }()
+		}
+	}()
+	port := echo.Addr().(*net.TCPAddr).Port
+	r := newRig(t, policy(t, nil, []string{fmt.Sprint("localhost:", port)}, nil), echo.Addr().String())
+	for reached, want := range map[int]string{port: "hello", port + 1: ""} {
+		program, accepted := pair(t)
+		r.hand(t, "secret", reached, accepted)
+		_, _ = io.WriteString(program, "hello")
+		_ = program.(*net.TCPConn).CloseWrite()
+		if got, _ := io.ReadAll(program); string(got) != want {
+			t.Errorf("port %d answered %q, want %q", reached, got, want)
+		}
+	}
+	for range 2 {
+		switch a := <-r.ended; a.Port {
+		case port:
+			if a.By == "" || a.Why != "" || a.Sent != 5 || a.Received != 5 {
+				t.Errorf("the listed port: %+v", a)
+			}
+		default:
+			if a.By != "" || a.Why == "" {
+				t.Errorf("the other port: %+v", a)
+			}
+		}
 	}
 }
 
