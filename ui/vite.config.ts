@@ -2,6 +2,7 @@ import tailwindcss from "@tailwindcss/vite";
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";
 import { compress } from "./compress.ts";
+import { views } from "./views.ts";
 
 // Address of the server during development. The server must know the origin of
 // the development server, see README.md.
@@ -9,7 +10,7 @@ const server = process.env.RUNNEL_URL ?? "http://127.0.0.1:7317";
 
 export default defineConfig({
   base: "./", // a proxy may serve the page below a path
-  plugins: [react(), tailwindcss(), compress()],
+  plugins: [react(), tailwindcss(), views(), compress()],
   build: {
     target: "es2023",
     cssTarget: ["chrome123", "firefox120", "safari17.5"],
