@@ -37,7 +37,7 @@ type (
 		Worktree *gateway.SessionWorktree `json:"worktree,omitempty" doc:"The git worktree in which the agent works. Absent if the agent works in projectDir."`
 	}
 	loadRequest struct {
-		ViewFilePath string `json:"viewFilePath,omitempty" doc:"Path of the agent's own transcript file to import. Default: the server searches for the file."`
+		ViewFilePath string `json:"viewFilePath,omitempty" doc:"Path of the agent's own transcript file. The file must be in the agent's folder and of a conversation in projectDir. Default: the server searches for the file."`
 		TakeOver     bool   `json:"takeOver,omitempty" doc:"Whether to accept prompts although another process has the conversation open. A Codex process is asked to exit. Another agent's process keeps running, and what it writes from then on may become a branch of the conversation. Default: false."`
 	}
 	listAnswer struct {

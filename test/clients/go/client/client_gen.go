@@ -4297,7 +4297,7 @@ type LoadRequest struct {
 	// TakeOver Whether to accept prompts although another process has the conversation open. A Codex process is asked to exit. Another agent's process keeps running, and what it writes from then on may become a branch of the conversation. Default: false.
 	TakeOver *bool `json:"takeOver,omitempty"`
 
-	// ViewFilePath Path of the agent's own transcript file to import. Default: the server searches for the file.
+	// ViewFilePath Path of the agent's own transcript file. The file must be in the agent's folder and of a conversation in projectDir. Default: the server searches for the file.
 	ViewFilePath *string `json:"viewFilePath,omitempty"`
 }
 
