@@ -23,12 +23,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 )
 
 func main() {
-	failed := false
+	debug.SetGCPercent(400) // most of what is allocated stays in use until the end
+	failed, src := false, newSource()
 	for _, system := range os.Args[1:] {
-		if err := check(context.Background(), system, "./..."); err != nil {
+		if err := check(context.Background(), src, system, "./..."); err != nil {
 			fmt.Fprintf(os.Stderr, "crosscheck: %s: %v\n", system, err)
 			failed = true
 		}
@@ -50,9 +52,28 @@ type listed struct {
 	Error *struct{ Err string }
 }
 
+// A source parses files, each of them once for all systems.
+type source struct {
+	fset  *token.FileSet
+	files map[string]*ast.File
+}
+
+func newSource() *source { return &source{token.NewFileSet(), make(map[string]*ast.File)} }
+
+func (s *source) parse(path string) (*ast.File, error) {
+	if f, ok := s.files[path]; ok {
+		return f, nil
+	}
+	f, err := parser.ParseFile(s.fset, path, nil, parser.SkipObjectResolution)
+	if err == nil {
+		s.files[path] = f
+	}
+	return f, err
+}
+
 // check type-checks the packages that match the patterns, and their
 // dependencies. It returns the errors of all packages, joined.
-func check(ctx context.Context, system string, patterns ...string) error {
+func check(ctx context.Context, src *source, system string, patterns ...string) error {
 	pkgs, err := list(ctx, system, patterns)
 	if err != nil {
 		return err
@@ -63,7 +84,7 @@ func check(ctx context.Context, system string, patterns ...string) error {
 		if p.Error != nil {
 			errs = append(errs, errors.New(p.Error.Err))
 		} else if p.ImportPath != "unsafe" {
-			checked[p.ImportPath], err = p.check(checked)
+			checked[p.ImportPath], err = p.check(src, checked)
 			errs = append(errs, err)
 		}
 	}
@@ -93,11 +114,11 @@ func list(ctx context.Context, system string, patterns []string) (pkgs []listed,
 }
 
 // check type-checks one package, whose imports were checked before.
-func (p listed) check(checked map[string]*types.Package) (*types.Package, error) {
+func (p listed) check(src *source, checked map[string]*types.Package) (*types.Package, error) {
 	var errs []error
-	fset, files := token.NewFileSet(), []*ast.File(nil)
+	var files []*ast.File
 	for _, name := range p.GoFiles {
-		f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+		f, err := src.parse(filepath.Join(p.Dir, name))
 		if err != nil {
 			return nil, err
 		}
@@ -120,7 +141,7 @@ func (p listed) check(checked map[string]*types.Package) (*types.Package, error)
 	if p.Module != nil && p.Module.GoVersion != "" {
 		conf.GoVersion = "go" + p.Module.GoVersion
 	}
-	pkg, _ := conf.Check(p.ImportPath, fset, files, nil) // conf.Error collects the errors
+	pkg, _ := conf.Check(p.ImportPath, src.fset, files, nil) // conf.Error collects the errors
 	return pkg, errors.Join(errs...)
 }
 

@@ -26,7 +26,7 @@ func TestCheckReportsWhatOneSystemLacks(t *testing.T) {
 	}
 	t.Chdir(dir)
 	for system, want := range map[string]string{"linux": "", "darwin": "", "windows": "undefined: only"} {
-		err := check(t.Context(), system, "./...")
+		err := check(t.Context(), newSource(), system, "./...")
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", system, err, want)
 		}
@@ -34,7 +34,7 @@ func TestCheckReportsWhatOneSystemLacks(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "m.go"), []byte("package m\n\nimport \"example.com/m/gone\"\n\nvar _ = gone.N\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := check(t.Context(), "linux", "./..."); err == nil {
+	if err := check(t.Context(), newSource(), "linux", "./..."); err == nil {
 		t.Error("a package that does not exist is accepted")
 	}
 }
