@@ -90,7 +90,7 @@ func TestKilledServersLoseNothing(t *testing.T) { bothWays(t, checkKilledServers
 func checkKilledServers(t *testing.T) {
 	const size = 4 << 20
 	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 3))
-	for i := range often(100, 5) {
+	for i := range often(100, 3) {
 		want := stream(uint64(i), size)
 		k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
 		cmd, out := serverRole(t, k.Dir, "1m", "stream", strconv.Itoa(i), strconv.Itoa(size))

@@ -141,13 +141,14 @@ func TestLinesPassBothWays(t *testing.T) { bothWays(t, checkLines) }
 
 func checkLines(t *testing.T) {
 	a := start(t, roleCommand("echo"), Takeover{})
+	out := bufio.NewReader(a.Stdout())
 	for i := range 100 {
 		line := fmt.Sprintf("line %d %s\n", i, strings.Repeat("x", i*100))
 		if err := a.Send([]byte(line), 0); err != nil {
 			t.Fatal(err)
 		}
-		if got := readLine(t, a.Stdout()); got+"\n" != line {
-			t.Fatalf("got %q", got)
+		if got, err := out.ReadString('\n'); err != nil || got != line {
+			t.Fatalf("got %q, %v", got, err)
 		}
 	}
 }
