@@ -357,12 +357,9 @@ func TestFirstOfTwoApproversWins(t *testing.T) {
 	g := d.open(t)
 	defer closeIt(t, g)
 	id := d.create(t, g)
-	races := 1000
-	switch {
-	case os.Getenv("RUNNEL_LONG") != "":
+	races := 200
+	if os.Getenv("RUNNEL_LONG") != "" {
 		races = 10_000
-	case testing.Short():
-		races = 500
 	}
 	for range races {
 		sent := send(t, g, id, "approve")
