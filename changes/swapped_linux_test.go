@@ -117,7 +117,7 @@ func (s *swapped) race(attack swapAttack, tries int) (gain string) {
 // An agent in a sandbox replaces a folder by a link while git of the server
 // works. Git itself does not always notice that.
 func TestGitStaysInFolderWhoseFoldersAreReplaced(t *testing.T) {
-	tries := 20
+	tries := 8
 	if os.Getenv("RUNNEL_LONG") != "" {
 		tries = 60
 	}
