@@ -41,12 +41,12 @@ func seeds(t *testing.T, n int) (first uint64, runs int) {
 	switch {
 	case runs == 0 && first != 0:
 		runs = 1
-	case runs == 0 && testing.Short():
-		runs = n / 5
 	case runs == 0 && long():
 		runs = 40 * n
-	case runs == 0 && slower > 1:
+	case runs == 0 && slower > 1: // also in short tests
 		runs = n / slower
+	case runs == 0 && testing.Short():
+		runs = n / 5
 	case runs == 0:
 		runs = 2 * n / 5
 	}
