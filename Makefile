@@ -101,35 +101,71 @@ BINARY := ./test/hostile ./test/e2e ./test/kill ./test/guardrails ./test/conform
 # time with TLS between client and server, without these tests and with one
 # agent. make test-long runs everything with TLS.
 WITHOUT_TLS := ^Test(Failures|Profile|StoredRules|LoadAgain|APIKey|AgentLogin|LoginThatIsGone|OptionsOfATurn|ModeOfATurn|Governed|Terminal|ConversationInA|ClaudeInATerminal|CommandsPrint|MCP|Image)
+# $(call named,NAMES): the regular expression for the tests Test…, with these
+# names after Test.
+space := $(subst ,, )
+named = ^Test($(subst $(space),|,$(strip $1)))$$
 # The packages that make test runs without the race detector, because nothing in
-# them runs concurrently: pure functions (event, upsert, jsonl, termtext,
-# testload), tables and generated text (provider/all, agentdoc, archtest, ui),
-# and type checks (crosscheck).
-SEQUENTIAL := ./event ./internal/agentdoc ./internal/archtest ./internal/crosscheck ./internal/jsonl \
-	./internal/termtext ./internal/testload ./provider/all ./ui ./upsert
+# them runs concurrently: pure functions (event, upsert, rules, text), tables and
+# generated text (provider/all, agentdoc, archtest, ui), type checks (crosscheck),
+# code that starts a program or reads files and waits (sandbox, gitconfig, profile),
+# and helpers of tests (providertest, recordtest, agentrig).
+SEQUENTIAL := ./event ./gateway/exported ./gateway/policy ./httpapi/browser ./httpapi/command ./httpapi/reply \
+	./internal/agentdoc ./internal/agentrig ./internal/agentsnewest ./internal/archtest ./internal/crosscheck \
+	./internal/filediff ./internal/gitconfig ./internal/jsonl ./internal/jsonscan ./internal/livescreen \
+	./internal/nofollow ./internal/private ./internal/procinfo ./internal/recordtest ./internal/sandbox \
+	./internal/sqliteread ./internal/subpath ./internal/termtext ./internal/testload ./internal/text \
+	./internal/translate ./internal/turnview ./pictures ./profile ./provider/all ./provider/providertest ./rules \
+	./ui ./universal ./upsert
+# The packages of which many tests run nothing concurrently, such as those that
+# start git, and those of the data that is on disk after a failure. make test runs
+# all of their tests without the race detector, and with it only these.
+PARTLY := ./store/sqlite ./changes ./files ./internal/redact
+AT_ONCE := RepositoryThatMakesGitWaitDelaysNoOther StatusChecksLargeRepositoryWithinLimits ReviewStageCommitAndRevert \
+	ManyRequestsCompleteAtOnce ReadWaitsWhileOtherFilesAreRead AddedValuesAreCompiledForTheNextText \
+	AHundredWritersAppend BackupWhileWritingHoldsEverythingAcknowledged Catalogue CloseFinishesDeletions \
+	CompactedLater Compaction ContextEnded ContextEndedTooLate DeletedSessionIsErasedBehindReaders \
+	DeliverPassesEventsToWaitingReaders Durable GrownOfMany Log_SmallTails SearchAddsItemsOnce \
+	ShownEventsReachTheDatabaseWithinASecond SubscribeWhileAppendingMissesNothing \
+	SubscribeWhileAppendingMissesNothingBeyondTheTail TailKeepsItsPositionsWhenTheLogIsLookedUpMeanwhile \
+	TailsBounded
 # The packages that make test runs both with and without the race detector: with
 # it, their tests are the short ones.
-TWICE := ./store/sqlite ./test/sim
-# Tests of what is on disk after a failure or a deletion. make test runs them only
-# without the race detector: one goroutine at a time writes to that disk, so the
-# race detector finds nothing, and it makes these tests ten times as slow.
-DISKS := ^Test(PowerLoss|FlippedBit|DamagedEvent|DamagedCheckpoint|DamagedIndexIsReported|TornWriteAheadLog|MissingEvent|FailingSystemCalls|DeletedSessionLeavesNoBytes|JournalCut)
+TWICE := ./test/sim
 # Tests that measure memory. The race detector takes memory of its own, so they
-# skip themselves with it, and make test runs them without it.
-MEMORY := ^Test(UnreadSubscriptionHoldsAtMost64KB|SupervisorNeedsLittleMemory)$$
+# skip themselves with it, and make test runs them without it, in processes of
+# their own, because other tests leave memory behind.
+MEMORY := UnreadSubscriptionHoldsAtMost64KB SupervisorNeedsLittleMemory
 MEASURED := ./httpapi ./internal/supervisor
+# Further tests that make test runs only without the race detector, of packages
+# whose other tests run with it. They take long with it, because they start git,
+# compute, or repeat requests one after another. Shorter tests run the same
+# concurrent code with the race detector.
+UNRACED := SlowReaderReceivesEverything RefusedTurnLeavesTheSessionUnchanged RetentionPreviewExaminesFiftyWorktrees \
+	RetentionNamesAndRemovesWorktrees UnreadAnswersAreBounded LongDiffsAreBounded CompactedLog \
+	ClosedTypesHaveTheValuesOfTheirConstants ListsOfARequestHaveALimit RequestsAreStrictAndAnswersOpen \
+	EveryCutOfSSE EveryCutOfWebSocketEvents DeletionOfSessionLosesNoWork HooksOfWorktree \
+	WorktreeIsMergedAndDiscardedOnlyAsSeen GitRoutes DocumentNeedsNoCredential AgentSelfApprove \
+	StalledClientHoldsLittle TurnOfTooManyShortPiecesIsNotTakenOver TailRedactsWholeSecrets TailKeepsTheEnd \
+	ArrivingWebSocketMessagesAreBounded WorktreeOfSession JSONStrict WorktreeAnswerIsBounded \
+	EveryCutOfWebSocketAppends EveryCutOfWebSocketUpserts WorktreeAfterRestart DocumentIsCommitted \
+	DocumentHasTheFieldsThatRequestsTake DocumentHasTheRoutesOfTheRouter DocumentOfContradictingTypesIsAnError \
+	ReadmeNamesRoutesThatExist
+UNRACED_IN := ./httpapi ./internal/proc ./internal/supervisor
 # The packages that make test runs with the race detector: all others. The longest
 # come first.
-CONCURRENT = ./httpapi ./changes $(shell go list ./... | grep -vxF "$$(go list $(DRIVERS) $(BINARY) $(SEQUENTIAL) $(TWICE))")
+CONCURRENT = ./httpapi $(shell go list ./... | grep -vxF "$$(go list $(DRIVERS) $(BINARY) $(SEQUENTIAL) $(PARTLY) $(TWICE))")
 
 .PHONY: check
 check: vet $(SUPERVISOR) ## the quick tests: no Node, network, real agents or race detector; run it first
 	@.ci/gotest -short -p 4 -- ./...
 
+# GOGC=400: go vet runs a process for each package, and by default a third of its
+# processor time is garbage collection.
 .PHONY: vet
 vet:
 	gofmt -l $$(git ls-files '*.go') | awk '{print "not formatted: " $$0; bad=1} END {exit bad}'
-	go vet ./...
+	GOGC=400 go vet ./...
 
 .PHONY: test
 # Two targets run at a time. test-ui and test-hostile wait for most of their time,
@@ -152,15 +188,18 @@ test-vet: vet
 
 .PHONY: test-unit
 test-unit: $(SUPERVISOR)
-	@.ci/gotest -timeout 30m -p 4 -- $(SEQUENTIAL) $(TWICE)
-	@.ci/gotest -run '$(MEMORY)' -timeout 30m -- $(MEASURED)
+	@.ci/need bwrap || echo "the tests of sandboxes will be skipped"
+	@.ci/gotest -timeout 30m -p 4 -- $(PARTLY) $(SEQUENTIAL) $(TWICE)
+	@.ci/gotest -run '$(call named,$(UNRACED))' -timeout 30m -- $(UNRACED_IN)
+	@.ci/gotest -run '$(call named,$(MEMORY))' -timeout 30m -- $(MEASURED)
 
 .PHONY: test-race
 test-race: $(SUPERVISOR)
 	@.ci/need cc
 	@.ci/need bwrap || echo "the tests of sandboxes will be skipped"
-	@.ci/gotest $(RACE) -skip '$(DISKS)' -timeout 30m -p 3 -- $(CONCURRENT)
-	@.ci/gotest $(RACE) -short -skip '$(DISKS)' -timeout 30m -p 3 -- $(TWICE)
+	@.ci/gotest $(RACE) -skip '$(call named,$(UNRACED))' -timeout 30m -p 3 -- $(CONCURRENT)
+	@.ci/gotest $(RACE) -short -timeout 30m -- $(TWICE)
+	@.ci/gotest $(RACE) -short -run '$(call named,$(AT_ONCE))' -timeout 30m -p 3 -- $(PARTLY)
 
 .PHONY: test-agents
 test-agents: $(SUPERVISOR) $(AGENTS_READY)
