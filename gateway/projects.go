@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -111,22 +110,6 @@ func (p projects) checkDataDir(dir string) error {
 
 // trusts reports whether the settings in a project directory may run code.
 func (p projects) trusts(dir string) bool { return Trusts(p.trusted, dir) }
-
-// Trusts reports whether dir is one of the trusted directories or lies in one.
-func Trusts(trusted []string, dir string) bool {
-	dir = canonical(dir)
-	return slices.ContainsFunc(trusted, func(root string) bool { return within(dir, canonical(root)) })
-}
-
-// Untrusted returns the elements of dirs that are not trusted; see [Trusts].
-func Untrusted(trusted, dirs []string) (out []string) {
-	for _, dir := range dirs {
-		if !Trusts(trusted, dir) {
-			out = append(out, dir)
-		}
-	}
-	return out
-}
 
 // within reports whether dir is root or lies in it. Both are canonical paths.
 // It also compares the directories themselves, because a file system may have

@@ -2,7 +2,10 @@
 
 package gateway
 
-import "os"
+import (
+	"io/fs"
+	"os"
+)
 
 // usable reports whether we may list dir. This system has no reliable check for
 // whether we may also change it.
@@ -15,3 +18,7 @@ func usable(dir string) bool {
 	_, err = f.Readdirnames(1)
 	return err == nil || err.Error() == "EOF"
 }
+
+// onlyRootChanges reports whether only an administrator can have made a link,
+// which this system does not tell.
+func onlyRootChanges(string, fs.FileInfo) bool { return false }

@@ -75,3 +75,47 @@ func TestFurtherDirectoriesAreTrustedByThemselves(t *testing.T) {
 		t.Errorf("trusted %v, but for %q", opt.Trusted, opt.UntrustedDirs)
 	}
 }
+
+// Whoever can write the folder around a trusted one, such as an agent in a
+// sandbox or a checkout, can replace the trusted folder by a link.
+func TestLinkInPlaceOfATrustedFolderMakesNothingTrusted(t *testing.T) {
+	base := canonical(t.TempDir())
+	for _, dir := range []string{"project/trusted", "other/below"} {
+		if err := os.MkdirAll(filepath.Join(base, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trusted := []string{filepath.Join(base, "project", "trusted")}
+	inside, outside := trusted[0], filepath.Join(base, "other", "below")
+	if !Trusts(trusted, inside) || Trusts(trusted, outside) {
+		t.Fatal("before there is a link")
+	}
+	if err := os.Rename(inside, filepath.Join(base, "project", "moved")); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{string(filepath.Separator), base, "../../other", outside, ".."} {
+		if err := os.Symlink(to, inside); err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{outside, inside, filepath.Join(base, "project"), filepath.Join(base, "project", "moved")} {
+			if Trusts(trusted, dir) {
+				t.Errorf("a link to %s makes %s trusted", to, dir)
+			}
+		}
+		if err := os.Remove(inside); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Rename(filepath.Join(base, "project"), filepath.Join(base, "was")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("was", filepath.Join(base, "project")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(base, "was", "trusted")); err != nil {
+		t.Fatal(err)
+	}
+	if Trusts(trusted, outside) {
+		t.Error("links in the place of a parent make another folder trusted")
+	}
+}

@@ -113,6 +113,7 @@ func (f *runFlags) options(a *app) (runnel.Options, error) {
 		opt.AddDirs = append(opt.AddDirs, abs)
 	}
 	opt.UntrustedDirs = gateway.Untrusted(a.trusted, opt.AddDirs)
+	a.warnOfLinks(a.trusted)
 	if f.timeout < 0 {
 		return opt, usage("--timeout must not be negative")
 	}

@@ -152,6 +152,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 
 	a.knowKeys(c.agents)
 	a.warnOfSwitch(c)
+	a.warnOfLinks(c.TrustedFolders)
 	signals, ignore := firstEndSignal() // from now on there may be agents to stop
 	defer ignore()
 	gw, err := gateway.Open(ctx, gateway.Config{

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/redact"
 )
 
 func TestTrust(t *testing.T) {
@@ -24,9 +27,11 @@ func TestTrust(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, ".config", "runnel", "config.yaml"), []byte("trusted-folders: [~/src]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	var printed bytes.Buffer
 	options := func(args ...string) runnel.Options {
 		t.Helper()
-		a, f, cmd := &app{}, runFlags{}, &cobra.Command{}
+		printed.Reset()
+		a, f, cmd := &app{err: &printed, secrets: redact.New()}, runFlags{}, &cobra.Command{}
 		f.register(cmd, a)
 		if err := cmd.ParseFlags(args); err != nil {
 			t.Fatal(err)
@@ -53,5 +58,16 @@ func TestTrust(t *testing.T) {
 	t.Setenv("RUNNEL_TRUSTED_FOLDERS", other)
 	if trusts("--dir", src) || !trusts("--dir", other) {
 		t.Error("the variable does not win over the file")
+	}
+	if printed.Len() > 0 {
+		t.Errorf("a warning without a link: %s", &printed)
+	}
+	link := filepath.Join(home, "link")
+	if err := os.Symlink(other, link); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("RUNNEL_TRUSTED_FOLDERS", link)
+	if trusts("--dir", other) || trusts("--dir", link) || !strings.Contains(printed.String(), link+" is a link") {
+		t.Errorf("a folder is trusted because a link leads to it, or no warning: %s", &printed)
 	}
 }
