@@ -24,7 +24,9 @@ package supervise
 import "github.com/runnel-dev/runnel/internal/supervisor"
 
 // Main must be the first thing that main does. In a process that was started as
-// a supervisor it does not return.
+// a supervisor it does not return. On Linux it marks every descriptor that the
+// program inherited, except standard input, output and error, as one that other
+// programs do not inherit (FD_CLOEXEC).
 func Main() { supervisor.Main() }
 
 // Enabled reports whether agents get supervisors: whether Main was called on a

@@ -26,8 +26,10 @@ var supported = sync.OnceValue(proc.CanBeSubreaper)
 
 // Main must be called first in main. In a process that was started as a
 // supervisor it runs the supervisor and never returns. Otherwise it returns at
-// once and enables supervisors for agents.
+// once and enables supervisors for agents. No program that the process starts
+// inherits descriptors that the process itself inherited.
 func Main() {
+	keepInherited()
 	bridge.Main()
 	confine.Main()
 	if _, ok := procinfo.SupervisedSession(os.Args); ok {

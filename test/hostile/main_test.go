@@ -20,7 +20,7 @@ var program string
 // tests. If the binary's name is claude or codex, it plays that agent.
 var roles = map[string]func(args []string){
 	"play-spy": spy, "play-zoo": zoo, "play-stay": stay, "play-limit": limiter, "play-masquerade": masquerade{}.play, "play-socket": useInherited, "play-impostor": impostor{}.play, "play-old": runOld,
-	"play-vacate": vacate{}.play, "play-exhaust": exhaust{}.play, "play-exhaust-detached": exhaustDetached, "play-starve": starve, "play-zombie": zombie, "play-change": change, "play-changed": changed, "play-peek": peek, "play-send": sendRequest, "play-become": become, "play-borrow": borrow, "play-inject": inject, "play-reach": reach,
+	"play-vacate": vacate{}.play, "play-exhaust": exhaust{}.play, "play-exhaust-detached": exhaustDetached, "play-starve": starve, "play-zombie": zombie, "play-change": change, "play-changed": changed, "play-peek": peek, "play-send": sendRequest, "play-list": list, "play-become": become, "play-borrow": borrow, "play-inject": inject, "play-reach": reach,
 	"play-enter": enter, "play-inside": inside,
 }
 
