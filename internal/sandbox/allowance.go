@@ -22,7 +22,7 @@ type Allowance struct {
 }
 
 // withheld are paths below a home directory, besides secrets, that no allowance
-// contains or is part of: the state of programs that Runnel does not start, and
+// and no directory of a session contains or is part of: the state of programs that Runnel does not start, and
 // of Runnel, sockets and images of container daemons, profiles of browsers and
 // mail programs, and histories. The state of Runnel's agents is in Box.Withheld.
 var withheld = []string{
@@ -146,9 +146,8 @@ func homeOf(path string) string {
 
 // socketIn returns the path of the socket that the value of a variable names.
 func socketIn(value string) string {
-	_, value, found := strings.Cut("="+value, "unix:")
-	if !found {
-		value = strings.TrimPrefix(value, "=")
+	if _, path, isURL := strings.Cut(value, "unix:"); isURL {
+		value = path
 	}
 	value = strings.TrimPrefix(strings.TrimPrefix(value, "path="), "//")
 	value, _, _ = strings.Cut(value, ",")

@@ -124,9 +124,10 @@ func TestExchangedAllowedPathShowsNothingElse(t *testing.T) {
 func TestProtectedPathsAreNeverAllowed(t *testing.T) {
 	w := newWorld(t)
 	data := w.homed(t)
-	t.Setenv("SSH_AUTH_SOCK", filepath.Join(w.home, "agent.sock"))
+	t.Setenv("SSH_AUTH_SOCK", filepath.Join(w.home, "code", "agent", "socket"))
+	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(w.home, "code", "docker", "socket"))
 	t.Setenv("PATH", filepath.Join(w.home, "tools")+":"+os.Getenv("PATH"))
-	for _, dir := range []string{"agent-state", ".mozilla", ".config/x", ".cache/y", "go/bin", "tools", "code/repo/.git/hooks", "code/bare/objects", "runnel-data/run"} {
+	for _, dir := range []string{"agent-state", ".mozilla", ".config/x", ".cache/y", "go/bin", "tools", "code/repo/.git/hooks", "code/bare/objects", "code/agent", "code/docker", "runnel-data/run"} {
 		if err := os.MkdirAll(filepath.Join(w.home, dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +156,7 @@ func TestProtectedPathsAreNeverAllowed(t *testing.T) {
 	at := func(name string) string { return filepath.Join(w.home, name) }
 	for _, path := range []string{
 		at(".ssh"), at(".ssh/id"), at(".aws"), at(".aws/none"), w.home, at(".config"), at(".mozilla"), at(".other-agent"), at(".other-agent/projects"), "/home/somebody/.other-agent/login", at(".local"), at(".local/share"),
-		at("agent-state"), at("agent.sock"), at("runnel-data"), at("runnel-data/run"), at("code/innocent"), at("code/innocent/id"), at("code/hard"), sockets, sockets + "/s",
+		at("agent-state"), at("code/agent"), at("code/docker"), at("runnel-data"), at("runnel-data/run"), at("code/innocent"), at("code/innocent/id"), at("code/hard"), sockets, sockets + "/s",
 		"/", "/home", "/tmp", "/etc", "/etc/shadow", "/run", "/run/docker.sock", "/var/run/docker.sock", "/var/lib", "/var/lib/docker", "/proc/1", "/dev/null", "/dev/shm", "/root/.ssh", "/home/somebody/.ssh/id", "/home/somebody",
 		at("code/none"), "code/data",
 	} {

@@ -7,7 +7,8 @@ import (
 )
 
 // check returns what the sandbox must not contain, and the canonical paths of
-// the session's directories. It fails if one of them exposes a protected path.
+// the session's directories. It fails if one of them exposes a protected path, or
+// has what Runnel runs or obeys.
 func (b Box) check() (g guard, dirs []string, err error) {
 	if g, err = b.guard(); err != nil {
 		return g, nil, err
@@ -15,9 +16,16 @@ func (b Box) check() (g guard, dirs []string, err error) {
 	for _, dir := range append([]string{b.Dir}, b.Dirs...) {
 		dirs = append(dirs, real(dir))
 	}
+	obeyed := b.obeyed(g)
 	for _, dir := range dirs {
 		if p := g.exposes(dir); p != "" {
-			return g, nil, &ExposedError{dir, p}
+			return g, nil, &ExposedError{Dir: dir, Protected: p}
+		}
+		if p := services(dir); p != "" {
+			return g, nil, &ExposedError{Dir: dir, Protected: p}
+		}
+		if p := g.obeyedIn(dir, obeyed); p != "" {
+			return g, nil, &ExposedError{Dir: dir, Protected: p, Obeyed: true}
 		}
 	}
 	return g, dirs, nil

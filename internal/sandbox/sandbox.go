@@ -54,8 +54,9 @@ type Box struct {
 	// that hold secrets of the user on every machine.
 	Protected []string
 
-	// Withheld are further paths that Allowed does not reach, such as the state
-	// of all agents. They may be in the sandbox for another reason.
+	// Withheld are further paths that Allowed does not reach, and in which no
+	// directory of the session lies, such as the state of all agents. They may be
+	// in the sandbox for another reason.
 	Withheld []string
 
 	Program string   // the agent's program
@@ -95,9 +96,15 @@ func (e *Error) Error() string {
 
 // An ExposedError is why a directory cannot be in a sandbox: it contains a
 // protected path, or is part of one.
-type ExposedError struct{ Dir, Protected string }
+type ExposedError struct {
+	Dir, Protected string
+	Obeyed         bool // Runnel runs or obeys it outside of the sandbox
+}
 
 func (e *ExposedError) Error() string {
+	if e.Obeyed {
+		return e.Dir + " contains or is part of " + e.Protected + ", where Runnel finds programs or settings for use outside of the sandbox, so no sandbox may write there; choose another directory"
+	}
 	return e.Dir + " contains or is part of " + e.Protected + ", which no sandbox may show to an agent; choose another directory"
 }
 

@@ -240,6 +240,89 @@ func TestSandboxRefusesExposedDirectories(t *testing.T) {
 	}
 }
 
+// Runnel itself runs programs of the PATH and of the agent, follows the user's
+// settings of git, and has the settings of the server's git in its cache. What
+// an agent wrote there would run outside of the sandbox.
+func TestSandboxRefusesDirectoriesThatRunnelRunsOrObeys(t *testing.T) {
+	w := newWorld(t)
+	in := func(elem ...string) string { return filepath.Join(append([]string{w.home}, elem...)...) }
+	t.Setenv("XDG_CACHE_HOME", in("code", "cache"))
+	t.Setenv("XDG_CONFIG_HOME", in("code", "settings"))
+	t.Setenv("PATH", os.Getenv("PATH")+":"+in("code", "tools", "bin")+":"+w.home)
+	agent := in("code", "agents", "node_modules", "agent", "bin", "agent")
+	for _, dir := range []string{filepath.Dir(agent), in("code", "dotfiles"), in("code", "tools", "bin", "below"), in("code", "toolsnot")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{agent, in("code", "dotfiles", "gitconfig")} {
+		if err := os.WriteFile(file, nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(in("code", "dotfiles", "gitconfig"), in(".gitconfig")); err != nil {
+		t.Fatal(err)
+	}
+	command := func(dir string, further ...string) error {
+		b := w.box("true")
+		b.Dir, b.Dirs, b.Program, b.Withheld = dir, further, agent, []string{in("code", "otheragent")}
+		_, _, _, err := b.Command()
+		return err
+	}
+	for _, dir := range []string{w.project, in("code", "toolsnot")} {
+		if err := command(dir); err != nil {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+	for _, dir := range []string{
+		in("code", "cache"), in("code", "cache", "runnel"), in("code", "cache", "runnel", "git"), in(".cache"), in(".cache", "runnel", "git", "below"),
+		in("code", "settings"), in("code", "settings", "git"), in(".config", "git"), in("code", "dotfiles"), in("code", "otheragent", "below"),
+		in("code", "tools"), in("code", "tools", "bin"), in("code", "tools", "bin", "below"), in(".nvm", "versions"), in(".local"), in(".colima", "default"), in(".config", "Code"),
+		in("code", "agents"), in("code", "agents", "node_modules", "other"), filepath.Dir(agent),
+	} {
+		for _, err := range []error{command(dir), command(w.project, dir)} {
+			if _, ok := errors.AsType[*ExposedError](err); !ok {
+				t.Errorf("%s: %v", dir, err)
+			}
+		}
+	}
+}
+
+// Folders for temporary files have the sockets of services of the user, such as
+// a terminal multiplexer, which run commands for whoever connects.
+func TestSandboxRefusesDirectoriesOfServices(t *testing.T) {
+	w := newWorld(t)
+	temporary, err := os.MkdirTemp("/var/tmp", "runnel-sandbox-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(temporary) })
+	t.Setenv("TMPDIR", temporary)
+	services, variable, project := filepath.Join(temporary, "tmux-1000"), filepath.Join(w.home, "code", "agent"), filepath.Join(temporary, "project")
+	for _, dir := range []string{services, variable, project} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ln, err := net.Listen("unix", filepath.Join(services, "default"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	t.Setenv("SSH_AUTH_SOCK", filepath.Join(variable, "socket"))
+	t.Setenv("GNUPGHOME", filepath.Join(w.home, "code", "keys"))
+	for dir, want := range map[string]bool{
+		project: true, w.project: true, "/tmp": false, "/var/tmp": false, temporary: false, services: false, variable: false, filepath.Join(w.home, "code", "keys", "below"): false, filepath.Join(w.home, "code"): false,
+	} {
+		b := w.box("true")
+		b.Dir = dir
+		_, _, _, err := b.Command()
+		if _, refused := errors.AsType[*ExposedError](err); refused == want || want && err != nil {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
+
 func TestSandboxIsRefusedWithoutBubblewrap(t *testing.T) {
 	w := newWorld(t)
 	t.Setenv("PATH", t.TempDir())

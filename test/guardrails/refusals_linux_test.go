@@ -37,9 +37,13 @@ func TestSandboxIsRefusedNotIgnored(t *testing.T) {
 		{"loopback", project(map[string]any{"egress": map[string]any{"allow": []string{"localhost"}}}), http.StatusBadRequest, "write the port"},
 		{"home", project(map[string]any{"addDirs": []string{w.home.Dir}}), http.StatusConflict, "no sandbox may show"},
 		{"secrets", project(map[string]any{"addDirs": []string{filepath.Join(w.home.Dir, ".ssh")}}), http.StatusConflict, "no sandbox may show"},
+		{"settings of the server's git", project(map[string]any{"addDirs": []string{filepath.Join(w.home.Dir, ".cache", "runnel", "git")}}), http.StatusConflict, "no sandbox may write"},
+		{"the user's settings of git", project(map[string]any{"addDirs": []string{filepath.Join(w.home.Dir, ".config", "git")}}), http.StatusConflict, "no sandbox may write"},
 	} {
-		if err := os.MkdirAll(filepath.Join(w.home.Dir, ".ssh"), 0o700); err != nil {
-			t.Fatal(err)
+		for _, dir := range []string{".ssh", ".cache/runnel/git", ".config/git"} {
+			if err := os.MkdirAll(filepath.Join(w.home.Dir, dir), 0o700); err != nil {
+				t.Fatal(err)
+			}
 		}
 		id, code, message := w.create(c.options)
 		if code != c.code || !strings.Contains(message, c.want) {

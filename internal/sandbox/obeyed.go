@@ -1,0 +1,126 @@
+package sandbox
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// obeyed returns the canonical paths of what Runnel itself runs or obeys outside
+// of a sandbox: directories of programs, the agent's program, the user's
+// settings of git, Runnel's cache, in which the server's git has its settings,
+// and the state of all agents and of programs such as container daemons, editors
+// and browsers. Such a path in a writable directory would let an agent out of its
+// sandbox.
+func (b Box) obeyed(g guard) (paths []string) {
+	settings := directory(os.UserConfigDir)
+	for _, dir := range directory(os.UserCacheDir) {
+		paths = append(paths, filepath.Join(dir, "runnel"))
+	}
+	for _, home := range g.homes {
+		settings = append(settings, filepath.Join(home, ".config"))
+		paths = append(paths, filepath.Join(home, ".gitconfig"))
+		for _, p := range withheld { // with the user's own .cache/runnel
+			paths = append(paths, filepath.Join(home, p))
+		}
+		for _, dir := range toolchains {
+			if strings.HasPrefix(dir, ".") { // the others may as well be projects
+				paths = append(paths, filepath.Join(home, dir))
+			}
+		}
+	}
+	for _, dir := range settings {
+		git := filepath.Join(dir, "git")
+		paths = append(paths, git, filepath.Join(git, "config"), filepath.Join(git, "attributes"))
+	}
+	paths = append(paths, b.Withheld...)
+	for _, program := range b.chain() {
+		paths = append(paths, program)
+		if dir := root(program); filepath.Base(dir) == "node_modules" {
+			paths = append(paths, dir)
+		}
+	}
+	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), b.path()...) {
+		if filepath.IsAbs(dir) {
+			paths = append(paths, dir)
+		}
+	}
+	for i, path := range paths {
+		paths[i] = real(path)
+	}
+	return paths
+}
+
+// services returns a path that leads from dir to services of the user or of
+// other programs, which could act outside of the sandbox; "" if none is known.
+// Projects may have sockets of their own, so those in dir count only in a
+// folder for temporary files.
+func services(dir string) string {
+	temporary := []string{"/tmp", "/var/tmp", os.TempDir()}
+	for _, p := range slices.Concat(shared, temporary) {
+		if p = real(p); within(p, dir) {
+			return p
+		}
+	}
+	var named []string
+	for _, name := range []string{"XDG_RUNTIME_DIR", "GNUPGHOME"} {
+		named = append(named, os.Getenv(name))
+	}
+	for _, name := range socketVariables {
+		named = append(named, socketIn(os.Getenv(name)))
+	}
+	for _, p := range named {
+		if !filepath.IsAbs(p) {
+			continue
+		}
+		if p = real(p); within(p, dir) || within(dir, p) {
+			return p
+		}
+	}
+	if slices.ContainsFunc(temporary, func(p string) bool { return within(dir, real(p)) }) {
+		return socketBelow(dir)
+	}
+	return ""
+}
+
+// maxListed bounds the names that socketBelow reads.
+const maxListed = 2000
+
+// socketBelow returns a socket in a directory, not in those below it; "" if
+// there is none.
+func socketBelow(dir string) string {
+	d, err := os.Open(dir)
+	if err != nil {
+		return ""
+	}
+	defer d.Close()
+	entries, _ := d.ReadDir(maxListed)
+	for _, e := range entries {
+		if e.Type()&fs.ModeSocket != 0 {
+			return filepath.Join(dir, e.Name())
+		}
+	}
+	return ""
+}
+
+// directory returns the result of a function, or nothing if it fails.
+func directory(of func() (string, error)) (dirs []string) {
+	if dir, err := of(); err == nil && filepath.IsAbs(dir) {
+		dirs = append(dirs, dir)
+	}
+	return dirs
+}
+
+// obeyedIn returns a path of obeyed that dir contains or is part of; "" if there
+// is none. A home directory contains its projects, even if it is in the PATH.
+func (g guard) obeyedIn(dir string, obeyed []string) string {
+	for _, p := range obeyed {
+		isHome := slices.ContainsFunc(g.homes, func(home string) bool { return within(home, p) })
+		if within(p, dir) || within(dir, p) && !isHome {
+			return p
+		}
+	}
+	return ""
+}
