@@ -20,6 +20,15 @@ var toolchains = []string{
 	".local/bin", ".local/lib", ".local/share/mise", ".local/share/fnm", ".local/share/pnpm", ".local/share/uv", "bin", "go/bin", "go/pkg", "sdk",
 }
 
+// installed are the names beside a directory bin that belong to an installation,
+// such as those of Go, Java, Node.js, Conda and Homebrew. Others can be anything:
+// bin may be on a disk that also has projects.
+var installed = []string{
+	"lib", "lib32", "lib64", "libexec", "sbin", "share", "include", "man", "doc", "etc", "ssl",
+	"src", "pkg", "api", "misc", "VERSION", "go.env", "conf", "legal", "jmods", "release", "boot", "jre", "plugins", "modules",
+	"condabin", "conda-meta", "pkgs", "envs", "Cellar", "Caskroom", "Homebrew", "opt", "Frameworks",
+}
+
 // programs adds what the agent's program and the programs in its PATH need.
 func (m *mounts) programs(b Box, g guard) {
 	for _, home := range g.homes {
@@ -33,7 +42,9 @@ func (m *mounts) programs(b Box, g guard) {
 	}
 	for _, dir := range b.path() {
 		if up := filepath.Dir(dir); filepath.Base(dir) == "bin" && g.isForeign(up) && shown(up) {
-			dir = up
+			for _, name := range installed {
+				m.show(filepath.Join(up, name))
+			}
 		}
 		if shown(dir) {
 			m.show(dir)

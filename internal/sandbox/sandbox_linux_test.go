@@ -134,6 +134,27 @@ func TestSandboxShowsOnlyTheProjectAndTheAgentsOwnState(t *testing.T) {
 	}
 }
 
+// A directory bin of the PATH, outside of the home directories, can be on a disk
+// with other things than an installation.
+func TestSandboxShowsOnlyTheInstallationBesideADirectoryOfThePath(t *testing.T) {
+	w := newWorld(t)
+	disk := filepath.Join(filepath.Dir(w.home), "disk")
+	for _, file := range []string{"bin/tool", "lib/part", "other/file"} {
+		path := filepath.Join(disk, filepath.FromSlash(file))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := w.box("cd " + disk + " && find . -type f | sort")
+	b.Env = []string{"HOME=" + w.home, "PATH=" + filepath.Join(disk, "bin") + ":" + os.Getenv("PATH")}
+	if out, _ := run(t, b); out != "./bin/tool\n./lib/part\n" {
+		t.Errorf("in the sandbox are:\n%s", out)
+	}
+}
+
 func TestSandboxHasNoNetworkAndNoOtherProcesses(t *testing.T) {
 	w := newWorld(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
