@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -239,6 +240,33 @@ func TestProgramsOfSubmoduleDoNotRun(t *testing.T) {
 	stage(true)
 	rg.put(".git/HEAD", "ref: refs/heads/unborn\n")
 	stage(false)
+}
+
+// Another user may have created the folders in the cache, if that is in a folder
+// that everybody can write to, and could replace a private directory there.
+func TestPrivateDirectoryIsNotInFolderThatOthersCanChange(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the cache is elsewhere, or files have no modes")
+	}
+	rg := newRig(t)
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	for _, name := range []string{"runnel/git", "runnel"} {
+		dir := filepath.Join(cache, filepath.FromSlash(name))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rg.git.Status(t.Context(), rg.folder); runnel.CodeOf(err) != runnel.GitFailed || !strings.Contains(err.Error(), "cache") {
+			t.Errorf("others can change %s: %v", dir, err)
+		}
+		if err := os.Chmod(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rg.status()
 }
 
 // Agents in a sandbox may write to the system's folder for temporary files. A

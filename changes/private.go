@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/internal/nofollow"
+	guarded "github.com/runnel-dev/runnel/internal/private"
 )
 
 // A private git directory lets git work on a repository without reading its
@@ -145,15 +146,18 @@ const leftover = time.Hour
 
 // privateDir creates an empty directory in the cache of the user. Agents in a
 // sandbox can often write to the system's folder for temporary files, and could
-// add settings there. privateDir removes old directories.
+// add settings there. privateDir fails if another user could. It removes old
+// directories.
 func privateDir() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
 	all := filepath.Join(cache, "runnel", "git")
-	if err := os.MkdirAll(all, 0o700); err != nil {
-		return "", err
+	for _, dir := range []string{filepath.Dir(all), all} {
+		if err := guarded.Dir(dir); err != nil { // the cache may be in a folder in which others can create folders
+			return "", err
+		}
 	}
 	entries, err := os.ReadDir(all)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/gitconfig"
+	"github.com/runnel-dev/runnel/internal/private"
 	"github.com/runnel-dev/runnel/internal/proc"
 	"github.com/runnel-dev/runnel/internal/text"
 )
@@ -230,7 +231,7 @@ func EmptyDir() string {
 			name += "-" + strconv.Itoa(i+1)
 		}
 		dir := filepath.Join(cache, "runnel", name)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		if err := private.Dir(dir); err != nil { // such as a folder of another user, who could add settings
 			continue
 		}
 		if st, err := os.Lstat(dir); err != nil || !st.IsDir() {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -221,6 +222,31 @@ func TestEmptyDirThroughSymlinkIsAccepted(t *testing.T) {
 	cmd := Command{Path: "/usr/bin/npx"}
 	if err := cmd.prepareUntrusted(t.Context(), runnel.Options{Dir: EmptyDir()}, Agent{Name: "Agent"}); err != nil {
 		t.Error(err)
+	}
+}
+
+// Other users could add settings to a folder that they can change, and may have
+// created it first if the cache is in a shared folder.
+func TestEmptyDirIsNoFolderThatOthersCanChange(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the cache is elsewhere, or files have no modes")
+	}
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	if real, err := filepath.EvalSymlinks(cache); err == nil {
+		cache = real
+	}
+	ours := filepath.Join(cache, "runnel")
+	for _, open := range []string{filepath.Join(ours, "empty"), ours} {
+		if err := os.MkdirAll(open, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(open, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if dir := EmptyDir(); dir == filepath.Join(ours, "empty") || open == ours && dir != string(filepath.Separator) {
+			t.Errorf("others can change %s, and the empty directory is %s", open, dir)
+		}
 	}
 }
 
