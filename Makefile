@@ -168,16 +168,26 @@ vet:
 	GOGC=400 go vet ./...
 
 .PHONY: test
-# Two targets run at a time. test-ui and test-hostile wait for most of their time,
-# so they run beside those that compute. With three at a time, half of the
+# Two targets run at a time. test-vet and test-race need no agents, so they run
+# while npm installs the agents. test-ui and test-hostile wait for most of their
+# time, so they run beside those that compute. With three at a time, half of the
 # processor time was the system's.
 test: ## run everything that a commit must pass; installs what that needs
-	@.ci/tiers test-vet+test-setup test-agents+test-ui+test-hostile+test-race+test-binary+test-unit+test-binary-tls+test-gate
+	@.ci/tiers $(subst $(eval) ,+,$(strip $(TIERS)))
 
-# Installs and builds what the later targets of make test need. Each of those
+# The targets of make test, in the order in which they start. A target that
+# compiles Go starts after test-build, because it embeds what test-build writes.
+TIERS := test-build test-install test-vet:test-build test-ui:test-build:test-install test-race:test-build \
+	test-agents:test-build:test-install test-binary:test-build:test-install test-hostile:test-build \
+	test-unit:test-build test-binary-tls:test-build:test-install test-gate:test-build
+
+# Builds and installs what the later targets of make test need. Each of those
 # targets also does that itself, for the case that it runs alone.
-.PHONY: test-setup
-test-setup: $(AGENTS_READY) $(CLIENT_READY) build
+.PHONY: test-build
+test-build: build
+
+.PHONY: test-install
+test-install: $(AGENTS_READY) $(CLIENT_READY)
 	@.ci/need cc chromium curl jq
 	@.ci/need chromium-headless-shell || echo "the tests in a browser will take more processor time"
 	@.ci/need bwrap nginx caddy || echo "the tests of sandboxes and reverse proxies will be skipped"
