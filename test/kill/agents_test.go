@@ -18,13 +18,13 @@ import (
 )
 
 // eachAgent runs a test with every agent except Claude Code, which the other
-// tests use. Each agent gets its own world with this reattach window. The rare
+// tests use. Each agent gets its own world with this reattach window. The slow
 // agents need RUNNEL_LONG.
-func eachAgent(t *testing.T, window string, test func(t *testing.T, w *world, found providertest.Report), rare ...string) {
+func eachAgent(t *testing.T, window string, test func(t *testing.T, w *world, found providertest.Report)) {
 	t.Helper()
 	t.Parallel()
 	providertest.Each(t, filepath.Join("..", ".."), realagents.Others(), func(t *testing.T, found providertest.Report) {
-		if !long() && slices.Contains(rare, found.Agent) {
+		if !long() && slices.Contains(slow, found.Agent) {
 			t.Skip("takes long to start, and others take the same way: RUNNEL_LONG=1")
 		}
 		t.Parallel() // one agent waits up to a minute before it resumes
@@ -36,8 +36,9 @@ func eachAgent(t *testing.T, window string, test func(t *testing.T, w *world, fo
 	})
 }
 
-// slow are the agents that take processor time to start. Without RUNNEL_LONG, a
-// test whose claim is about the server and the supervisor leaves them out.
+// slow are the agents that take processor time to start. The claims of these
+// tests are about the server and the supervisor, which are the same for every
+// agent.
 var slow = []string{"claude-agent-acp", "copilot", "gemini", "opencode", "qwen"}
 
 func works(found providertest.Report, test string) bool {
@@ -79,7 +80,7 @@ func TestTurnsOfEveryAgentContinueAfterAKill(t *testing.T) {
 			}
 			w.said(c, turn)
 		}
-	}, "opencode", "copilot", "claude-agent-acp")
+	})
 }
 
 // said checks that a turn has both texts of the agent, once and in order.
@@ -145,7 +146,7 @@ func TestTurnsOfEveryAgentCloseWithoutTakeover(t *testing.T) {
 			}
 			w.said(c, turn)
 		}
-	}, slow...)
+	})
 }
 
 // TestStopEndsTheProcessTreeOfEveryAgent has a tool of each agent start
@@ -178,7 +179,7 @@ func TestStopEndsTheProcessTreeOfEveryAgent(t *testing.T) {
 				break // only one of the two, at random
 			}
 		}
-	}, slow...)
+	})
 }
 
 // zoo is a shell command that starts processes which outlive their shell, and

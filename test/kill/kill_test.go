@@ -164,7 +164,7 @@ func seed(t *testing.T) uint64 {
 func TestKilledServerLosesNothing(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.start()
-	repeat, sessions := rounds(50, 3), 4
+	repeat, sessions := rounds(50, 3), rounds(4, 3)
 	sum := w.moments(seed(t), repeat, sessions, func() {
 		w.kill()
 		w.start()
@@ -178,7 +178,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 }
 
 // TestUpgradeUnderRunningTurns stops the server with SIGTERM, as a service
-// manager does, and starts another build of it. No turn may be lost.
+// manager does, and starts an update of it. No turn may be lost.
 func TestUpgradeUnderRunningTurns(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.start()
@@ -186,7 +186,7 @@ func TestUpgradeUnderRunningTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	repeat, sessions := rounds(10, 2), 3
+	repeat, sessions := rounds(10, 2), rounds(3, 2)
 	sum := w.moments(seed(t), repeat, sessions, func() {
 		w.stop(syscall.SIGTERM)
 		w.binary, other = other, w.binary
@@ -206,7 +206,7 @@ func TestFrozenServerLosesNothing(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.start()
 	pause := time.Duration(rounds(30, 2)) * time.Second
-	sum := w.moments(seed(t), rounds(3, 1), 3, func() {
+	sum := w.moments(seed(t), rounds(3, 1), rounds(3, 2), func() {
 		if err := w.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +226,7 @@ func TestKilledSupervisorClosesItsTurn(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.begun = true
 	w.start()
-	sum := w.moments(seed(t), rounds(10, 2), 3, func() {
+	sum := w.moments(seed(t), rounds(10, 2), rounds(3, 2), func() {
 		for _, pid := range w.supervisors() {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -242,7 +242,7 @@ func TestKilledServerAndSupervisorsLeaveNothing(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.begun = true
 	w.start()
-	sum := w.moments(seed(t), rounds(10, 2), 3, func() {
+	sum := w.moments(seed(t), rounds(10, 2), rounds(3, 2), func() {
 		both := append(w.supervisors(), w.cmd.Process.Pid)
 		for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} { // while suspended, none can react to the end of another
 			for _, pid := range both {

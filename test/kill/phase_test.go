@@ -81,6 +81,9 @@ func restartInPhases(t *testing.T, w *world, without string) {
 	c := w.Follow(w.create())
 	defer c.Leave()
 	for i, ph := range phases {
+		if w.window == "-1s" && !long() && (ph.name == "thinking" || ph.name == "after") {
+			continue // each phase starts another agent, and other phases leave the same unfinished
+		}
 		c.Answers.Store(ph.name != "approval") // in that phase, the test decides after the restart
 		if strings.Contains(without, ph.name) {
 			w.model.Gate(gateOf(2 * i)).Open() // the phase never comes, so the turn must be able to end

@@ -156,7 +156,7 @@ func answersWarm(t *testing.T, agent string) {
 // TestAgentsThatWaitEndWithTheServer checks that prewarmed agents end soon
 // after their server, however the server ends.
 func TestAgentsThatWaitEndWithTheServer(t *testing.T) {
-	const window = 2 * time.Second
+	const window, agent = 2 * time.Second, "codex" // starts fast
 	for _, tt := range []struct {
 		name   string
 		end    func(*world)
@@ -167,7 +167,7 @@ func TestAgentsThatWaitEndWithTheServer(t *testing.T) {
 		{"ended", func(w *world) { w.stop(syscall.SIGINT) }, 2 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWarmWorld(t, "claude-code", window.String())
+			w := newWarmWorld(t, agent, window.String())
 			w.start()
 			w.firstWord()
 			w.awaitPrewarmed()
@@ -182,7 +182,7 @@ func TestAgentsThatWaitEndWithTheServer(t *testing.T) {
 		})
 	}
 	t.Run("killed and started", func(t *testing.T) {
-		w := newWarmWorld(t, "claude-code", "1h") // so that the next server stops the prewarmed agent, not the window's end
+		w := newWarmWorld(t, agent, "1h") // so that the next server stops the prewarmed agent, not the window's end
 		w.start()
 		session, _ := w.firstWord()
 		w.awaitPrewarmed()

@@ -5,7 +5,6 @@ package kill
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -26,7 +25,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/testprogram"
 )
 
-// updateDir is the folder into which update writes its build.
+// updateDir is the folder into which update writes its program.
 var updateDir string
 
 func TestMain(m *testing.M) {
@@ -40,15 +39,20 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// update builds the program once more, as an update of the program under test,
-// and returns its path.
+// update writes a file that differs from the program under test, as an update
+// does, but runs the same code, and returns its path. The system ignores bytes
+// after the end of a program.
 var update = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(updateDir, "update")
-	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "github.com/runnel-dev/runnel/cmd/runnel").CombinedOutput()
+	program, err := testprogram.Build()
 	if err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
+		return "", err
 	}
-	return path, nil
+	content, err := os.ReadFile(program)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(updateDir, "update")
+	return path, os.WriteFile(path, append(content, "update"...), 0o700)
 })
 
 // long reports whether to repeat tests often enough to hit rare races.
