@@ -85,7 +85,7 @@ func TestTokenBudgetEndsTurnsOfRealAgents(t *testing.T) {
 			t.Errorf("raising the budget: %d", code)
 		}
 		w.tool(session, "true")
-	}, "claude-code", "codex", "gemini")
+	}, "claude-code", "codex")
 }
 
 // TestTimeBudgetEndsTurnOfRealAgent gives one turn a budget of time, in which

@@ -164,7 +164,8 @@ func TestSandboxDoesNotReachThePortOfTheNextServer(t *testing.T) {
 }
 
 // TestConversationContinuesInANewSandbox ends a session and opens it again. The
-// agent in the new sandbox still knows the conversation.
+// agent in the new sandbox still knows the conversation. Without RUNNEL_LONG=1,
+// TestAllowedPathIsReachedFromTheNextTurnOn does the same with Codex.
 func TestConversationContinuesInANewSandbox(t *testing.T) {
 	each(t, func(t *testing.T, agent realagents.Binary) {
 		w := newWorld(t, agent)
@@ -182,5 +183,5 @@ func TestConversationContinuesInANewSandbox(t *testing.T) {
 		}) {
 			t.Error("the model received no request with both turns")
 		}
-	}, "claude-code", "codex")
+	}, "claude-code")
 }
