@@ -25,6 +25,9 @@ import (
 // cannot do according to the stored report of its provider's tests.
 func TestEveryAgent(t *testing.T) {
 	providertest.Each(t, filepath.Join("..", ".."), realagents.Others(), func(t *testing.T, found providertest.Report) {
+		if found.Agent != "codex" && found.Agent != oneACP {
+			needsLong(t, "the tests of its provider do the same, and other agents prove what the server does")
+		}
 		t.Parallel() // one agent waits up to a minute before it resumes
 		s := serve(t, realagents.Find(t, found.Agent))
 		d := newWS(s)
@@ -64,15 +67,6 @@ func (a subject) needs(test string) {
 	}
 }
 
-// fast skips the rest of the test without RUNNEL_LONG=1 if the agent takes much
-// processor time for each turn.
-func (a subject) fast() {
-	a.t.Helper()
-	if slices.Contains([]string{"claude-agent-acp", "gemini", "opencode", "qwen"}, a.found.Agent) {
-		needsLong(a.t, "slow turns; the tests of its provider do the same, and other agents prove what the server does")
-	}
-}
-
 func (a subject) text() {
 	got := a.d.turn(play(fakemodel.Step{Text: "Grüße, 世界 🙂."}), ignore)
 	if got.Status != "completed" || !slices.Equal(got.Text, []string{"Grüße, 世界 🙂."}) {
@@ -97,7 +91,6 @@ func (a subject) tool() {
 
 func (a subject) edit() {
 	a.needs("Edit")
-	a.fast()
 	_ = os.Remove(a.file("new.txt"))
 	got := a.d.turn(play(step(a.words.Write(a.file("new.txt"), "new\n")), done), always(asked, allow))
 	if got.Status != "completed" || len(got.Tools) != 1 || got.Tools[0].Changes != 1 {
@@ -130,7 +123,6 @@ func (a subject) approvals() {
 }
 
 func (a subject) interrupts() {
-	a.fast()
 	long := fakemodel.Step{Text: strings.Repeat("on and on ", 40), Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 6}}}
 	if got := a.d.turn(play(long, done), once(inText, cancel)); got.Status != "cancelled" {
 		a.t.Errorf("in text: %+v", got)
@@ -165,9 +157,6 @@ func (a subject) failure() {
 
 func (a subject) resume() {
 	a.needs("ResumeAfterKill")
-	if !strings.HasPrefix(a.found.Agent, "codex") {
-		needsLong(a.t, "starts the agent once more; the tests of its provider do the same")
-	}
 	long := fakemodel.Step{Text: strings.Repeat("on and on ", 40), Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 6}}}
 	if got := a.d.turn(play(long), once(inText, kill)); got.Status != "PROCESS_CRASH" {
 		a.t.Errorf("%+v", got)

@@ -57,6 +57,10 @@ func always(when moment, r reaction) func(moment) reaction {
 	}
 }
 
+// oneACP is the agent that takes the steps of all agents which speak the Agent
+// Client Protocol in make test. It needs the least processor time of them.
+const oneACP = "copilot"
+
 // needsLong skips what other tests or agents prove in make test, unless
 // RUNNEL_LONG=1 is set. why names them.
 func needsLong(t *testing.T, why string) {

@@ -28,8 +28,11 @@ func TestFailuresOfTheModelAreClassifiedAlike(t *testing.T) {
 	} {
 		t.Run(agent, func(t *testing.T) {
 			t.Parallel()
-			if agent == "claude-agent-acp" {
+			switch agent {
+			case "claude-agent-acp":
 				needsLong(t, "the same agent as claude-code behind an adapter")
+			case "qwen":
+				needsLong(t, "starts slowly; it gets the same statuses as Gemini CLI")
 			}
 			d := newSSE(serve(t, realagents.Find(t, agent)))
 			for _, cases := range tries {
