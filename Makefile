@@ -234,7 +234,8 @@ test-binary-tls: build $(AGENTS_READY)
 .PHONY: test-ui
 test-ui: build $(AGENTS_READY) ## run the tests of the page, in a real browser too, also with real agents
 	@.ci/need chromium
-	@.ci/npmtest test
+	@# test:built leaves out the type checks, which build has run.
+	@.ci/npmtest test:built
 	@.ci/npmtest RUNNEL_BIN=$(CURDIR)/bin/runnel test:browser
 	@.ci/gotest RUNNEL_BROWSER=1 RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -run WorkWithRealAgentsInABrowser -- ./test/e2e
 
