@@ -39,23 +39,20 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
 
   beforeAll(async () => {
     [server, browser] = await Promise.all([Server.start(), launch()]);
+    const permissions = ["clipboard-read", "clipboard-write"];
+    const made = await newContext(browser, server, { ...options, permissions });
+    watch = made.watch;
+    page = await made.context.newPage();
   });
   afterAll(async () => {
     await browser?.close();
     await server?.close();
   });
-  beforeEach(async () => {
-    const made = await newContext(browser, server, {
-      ...options,
-      permissions: ["clipboard-read", "clipboard-write"],
-    });
-    watch = made.watch;
-    page = await made.context.newPage();
-    await logIn(page, server);
-  });
+  // The tests share a page: a new one takes as much processor time as a test.
+  beforeEach(() => logIn(page, server));
   afterEach(async () => {
     expectQuiet(watch);
-    await page.context().close();
+    await page.unrouteAll();
   });
 
   // Fails unless everything fits on the screen and is accessible.

@@ -90,11 +90,16 @@ export const loadNothingAhead = (page: Page) =>
 
 /**
  * Slows a page's processor down by a factor, as on an old phone or a busy
- * machine.
+ * machine, until the returned function is called. Meanwhile Chromium keeps a
+ * processor busy, also if the page waits.
  */
-export async function slow(page: Page, times: number) {
+export async function slow(page: Page, times: number): Promise<() => Promise<void>> {
   const session = await page.context().newCDPSession(page);
   await session.send("Emulation.setCPUThrottlingRate", { rate: times });
+  return async () => {
+    await session.send("Emulation.setCPUThrottlingRate", { rate: 1 });
+    await session.detach();
+  };
 }
 
 /** Forbidden events in a context. */
@@ -109,7 +114,9 @@ export async function newContext(
   server: Pick<Server, "origin">,
   options: BrowserContextOptions = {},
 ): Promise<{ context: BrowserContext; watch: Watch }> {
-  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
+  // Without motion, a page that waits draws no frames.
+  const usual = { viewport: { width: 1440, height: 900 }, reducedMotion: "reduce" } as const;
+  const context = await browser.newContext({ ...usual, ...options });
   context.setDefaultTimeout(60_000); // a busy machine may be slow
   const watch: Watch = { violations: [], foreign: [], errors: [] };
   await context.exposeBinding("__violated", (_source, what: string) => watch.violations.push(what));
@@ -191,6 +198,16 @@ export async function session(
     },
     { create: { cliType: "script", projectDir: server.project, ...create }, content },
   );
+}
+
+/** Waits until a session has no running turn, without showing the session. */
+export async function over(page: Page, id: string) {
+  const turn = () =>
+    page.evaluate(async (id) => {
+      const headers = { "Runnel-Key": localStorage.getItem("runnel.key") ?? "" };
+      return (await (await fetch(`/api/session/${id}/status`, { headers })).json()).turnId;
+    }, id);
+  await expect.poll(turn).toBeFalsy();
 }
 
 /** Chooses the agent of the next session, by its name. */

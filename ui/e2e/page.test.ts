@@ -14,6 +14,7 @@ import {
   loadNothingAhead,
   logIn,
   newContext,
+  over,
   session,
   skip,
   slow,
@@ -66,9 +67,25 @@ describe.skipIf(skip)("the page", () => {
     page = await context.newPage();
   });
   afterEach(async () => {
-    await context.close();
+    if (context !== shared?.context) return context.close();
+    await page.unrouteAll();
+    for (const p of context.pages()) if (p !== page) await p.close();
   });
 
+  let shared: { context: BrowserContext; watch: Watch; page: Page } | undefined;
+  /**
+   * Logs in a page that tests share, and that has loaded the scripts before: a
+   * new page takes as much processor time for them as a test.
+   */
+  const enter = async () => {
+    await context.close();
+    if (!shared) {
+      const made = await newContext(browser, server);
+      shared = { ...made, page: await made.context.newPage() };
+    }
+    ({ context, watch, page } = shared);
+    await logIn(page, server);
+  };
   const login = async () => {
     await page.goto(server.link());
     await page.getByRole("navigation", { name: "Sessions" }).waitFor();
@@ -226,7 +243,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("goes on where it was after a reload in the middle of a turn, on two tabs at once", async () => {
-    await logIn(page, server);
+    await enter();
     const id = await session(page, server, {
       steps: [
         { text: "Counting. " },
@@ -288,7 +305,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("executes nothing and fetches nothing that an agent writes", async () => {
-    await logIn(page, server);
+    await enter();
     const evil = [
       '<img src=x onerror="window.pwned=1">',
       "<script>window.pwned=1</script>",
@@ -347,7 +364,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("an approval shows exactly what would run, and nothing in it can pretend", async () => {
-    await logIn(page, server);
+    await enter();
     const command = `echo safe\u001b[2K\u202egnp.exe\u200b\n${"\n".repeat(10_000)}✓ Approved\u001b]8;;https://evil.example\u0007`;
     const id = await session(page, server, {
       steps: [
@@ -404,7 +421,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("allows a command from now on, by a rule that is shown before it is made and can be removed", async () => {
-    await logIn(page, server);
+    await enter();
     const asks = (command: string) => ({
       steps: [
         { tool: { name: "Bash", kind: "execute", title: "", arguments: { command }, output: "ok", ask: {} } },
@@ -447,7 +464,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("answers by key, stops by Escape twice, queues and continues", async () => {
-    await logIn(page, server);
+    await enter();
     const id = await session(page, server);
     await page.goto(addressOf(server, id));
     const composer = page.getByRole("textbox", { name: "Prompt" });
@@ -493,7 +510,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("keeps the draft when it cannot be sent, and over a reload", async () => {
-    await logIn(page, server);
+    await enter();
     const id = await session(page, server);
     await page.goto(addressOf(server, id));
     const composer = page.getByRole("textbox", { name: "Prompt" });
@@ -601,6 +618,8 @@ describe.skipIf(skip)("the page", () => {
     expect(scripts.length).toBeGreaterThan(1);
     expect(plain(scripts)).toEqual([]);
     expect(sum(scripts), JSON.stringify(scripts, null, 1)).toBeLessThan(mostOfSession);
+    page.removeAllListeners("requestfinished");
+    await Promise.all(answers); // the page of a request must stay until its sizes are known
     expectQuiet(watch);
   });
 
@@ -697,7 +716,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("sends files along and says why it cannot", async () => {
-    await logIn(page, server);
+    await enter();
     const id = await session(page, server);
     await page.goto(addressOf(server, id));
     const picker = page.getByLabel("Attach files");
@@ -717,7 +736,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("tries again with the files of the prompt that failed", async () => {
-    await logIn(page, server);
+    await enter();
     const id = await session(page, server);
     await page.goto(addressOf(server, id));
     await page
@@ -739,7 +758,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("continues a session whose folder is gone only once it is back", async () => {
-    await logIn(page, server);
+    await enter();
     const dir = join(server.project, "vanishing");
     mkdirSync(dir);
     const id = await session(page, server, "text", { projectDir: dir });
@@ -758,7 +777,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("renames, archives, exports and deletes a session", async () => {
-    await logIn(page, server);
+    await enter();
     const id = await session(page, server, "text");
     await page.goto(addressOf(server, id));
     await ended();
@@ -816,7 +835,7 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("continues after an earlier turn in a session of its own", async () => {
-    await logIn(page, server);
+    await enter();
     const id = await session(page, server, "text");
     await page.goto(addressOf(server, id));
     await ended();
@@ -856,8 +875,8 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("opens a long session at its end, with few of its rows drawn", async () => {
-    await logIn(page, server);
-    const steps = Array.from({ length: 700 }, (_, i) => [
+    await enter();
+    const steps = Array.from({ length: 400 }, (_, i) => [
       { text: `Step ${i}.` },
       {
         tool: {
@@ -871,35 +890,34 @@ describe.skipIf(skip)("the page", () => {
       { reasoning: `On to ${i + 1}.` },
     ]).flat();
     const id = await session(page, server, { steps });
+    await over(page, id);
     await page.goto(addressOf(server, id));
-    await ended();
-    await page.reload();
-    await prose().filter({ hasText: "Step 699." }).waitFor();
-    await slow(page, 10);
+    await prose().filter({ hasText: "Step 399." }).waitFor();
     expect(await page.locator("[data-row]").count()).toBeLessThan(250);
     const stream = page.getByRole("region", { name: "Conversation" });
     await expect
       .poll(() => stream.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight))
       .toBeLessThan(2);
     await stream.focus();
+    const fast = await slow(page, 10);
     await page.keyboard.press("Home");
     await prose().filter({ hasText: "Step 0." }).waitFor();
+    await fast();
     await page.getByRole("button", { name: "To the end" }).click();
-    await prose().filter({ hasText: "Step 699." }).waitFor();
+    await prose().filter({ hasText: "Step 399." }).waitFor();
     expectQuiet(watch);
   });
 
   it("loads older entries while the user scrolls up, without gaps, doubles or jumps", async () => {
-    await logIn(page, server);
+    await enter();
     const script = Array.from({ length: 600 }, (_, i) => ({ text: `Step ${i}.` }));
     const id = await session(page, server, { steps: script });
-    await page.goto(addressOf(server, id));
-    await ended();
+    await over(page, id);
     const asked: string[] = [];
     page.on("request", (r) => {
       if (r.url().includes("/items?before=")) asked.push(r.url());
     });
-    await page.reload();
+    await page.goto(addressOf(server, id));
     await prose().filter({ hasText: "Step 599." }).waitFor();
     const stream = page.getByRole("region", { name: "Conversation" });
     await stream.hover();
@@ -941,12 +959,12 @@ describe.skipIf(skip)("the page", () => {
     const id = await session(page, server, {
       steps: [
         { text: "line\n\n", repeat: 80 },
-        { text: "grows ", repeat: 30_000, rate: 200 },
+        { text: `${"grows ".repeat(10)}\n\n`, repeat: 3000, rate: 20 },
       ],
     });
     await page.goto(addressOf(server, id));
     await prose().filter({ hasText: "grows grows" }).waitFor();
-    await slow(page, 4);
+    const fast = await slow(page, 4);
     const stream = page.getByRole("region", { name: "Conversation" });
     const size = () => stream.evaluate((e) => e.scrollHeight);
     const top = () => stream.evaluate((e) => e.scrollTop);
@@ -981,6 +999,7 @@ describe.skipIf(skip)("the page", () => {
     };
     await stream.hover();
     await reads(() => page.mouse.wheel(0, -300));
+    if (process.env.RUNNEL_LONG !== "1") await fast();
     await stream.focus();
     await reads(() => page.keyboard.press("PageUp"));
     await reads(async () => {

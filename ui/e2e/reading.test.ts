@@ -3,7 +3,7 @@
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import {
   addressOf,
   expectAccessible,
@@ -54,19 +54,15 @@ describe.skipIf(skip).each(Object.entries(sizes))("an agent's text, %s,", (size,
     writeFileSync(at("data.bin"), Buffer.alloc(2048));
     writeFileSync(at("huge.txt"), Buffer.alloc(11 << 20, "x"));
     symlinkSync("/etc/hostname", at("linked.txt"));
+    ({ context, watch } = await newContext(browser, server, options));
+    page = await context.newPage();
   });
   afterAll(async () => {
     await browser?.close();
     await server?.close();
   });
-  beforeEach(async () => {
-    ({ context, watch } = await newContext(browser, server, options));
-    page = await context.newPage();
-    await logIn(page, server);
-  });
-  afterEach(async () => {
-    await context.close();
-  });
+  // The tests share a page: a new one takes as much processor time as a test.
+  beforeEach(() => logIn(page, server));
 
   const say = async (text: string) => {
     const id = await session(page, server, { steps: [{ text }] });
