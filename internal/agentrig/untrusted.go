@@ -2,6 +2,7 @@ package agentrig
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -57,6 +58,13 @@ func (r *Rig) Withstands(trap *Trap) {
 	if ran := trap.Ran(); ran != nil {
 		r.T.Errorf("programs of the folder ran: %q", ran)
 	}
+	r.StayedInside(trap)
+}
+
+// StayedInside fails the test if the agent sent anything to the other model API,
+// or showed the model a file outside of the repository.
+func (r *Rig) StayedInside(trap *Trap) {
+	r.T.Helper()
 	for _, req := range trap.Elsewhere.Requests() {
 		r.T.Errorf("the agent sent a request to the folder's model API: %s %s", req.Method, req.Path)
 	}
@@ -129,7 +137,11 @@ func (r *Rig) WithstandsGit(first func()) {
 	if os.Getenv("RUNNEL_LONG") == "" && slices.Contains(slowAgents, r.Agent.Name) {
 		return
 	}
-	r.Opt.Trusted, r.Conn = true, nil // proves that the test can fail
+	r.Home.Project = filepath.Join(filepath.Dir(r.Home.Project), "trusted")
+	trap = r.Home.GitTrap(r.T)
+	trap.Configure(r.Home.Project)
+	r.Write("probe.sh", probe)
+	r.Opt.Dir, r.Opt.Trusted, r.Conn = r.Home.Project, true, nil // proves that the test can fail
 	work("two\n")
 	if ran := trap.Ran(); len(ran) == 0 {
 		r.T.Error("nothing ran in a trusted repository")

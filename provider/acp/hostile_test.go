@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/internal/translate"
@@ -39,29 +40,64 @@ func (r *rig) refused() (files []string) {
 	}
 }
 
-func TestUntrustedRepositoryRunsNothing(t *testing.T) {
+// TestUntrustedRepository gives each agent a hostile repository. One process first
+// uses what the repository contains, then answers prompts, and then runs git,
+// because agents start slowly.
+func TestUntrustedRepository(t *testing.T) {
 	eachOf(t, realagents.ACP(), func(t *testing.T, r *rig) {
 		name := r.Agent.Name
 		trap := r.SetTrap()
-		files := r.refused()
-		if may := known(t, name); (len(may.SettingsFiles) > 0) != (files != nil) {
-			t.Errorf("refused: %q", files)
+		var helpers []string
+		if name == "opencode" {
+			helpers = r.offersHelpers()
 		}
-		if ran := trap.Ran(); files != nil && ran != nil {
-			t.Errorf("something ran before it was refused: %q", ran)
-		}
-		r.StillAsks()
-		if told := r.ModelReceived(realagents.Memory); told != readsMemory[name] {
-			t.Errorf("the model was shown what the folder says: %v", told)
-		}
-		// The user may allow the agent to use the skills and subagents of the
-		// folder. Even then, these must not allow tools or run commands.
-		for _, use := range uses[name] {
-			r.Play(calls(use), said)
-			r.Finish(translate.AllowOnce)
-		}
-		r.Withstands(trap)
+		r.WithstandsGit(func() {
+			files := r.refused()
+			if may := known(t, name); (len(may.SettingsFiles) > 0) != (files != nil) {
+				t.Errorf("refused: %q", files)
+			}
+			if ran := trap.Ran(); files != nil && ran != nil {
+				t.Errorf("something ran before it was refused: %q", ran)
+			}
+			t.Run("RunsNothing", func(t *testing.T) { r.on(t).runsNothing(trap) })
+			if helpers != nil {
+				t.Run("LanguageServersAndFormattersDoNotRun", func(t *testing.T) {
+					r := r.on(t)
+					r.usesHelpers("one.php")
+					if ran := slices.DeleteFunc(helpers, func(mark string) bool { return !agentrig.Exists(mark) }); len(ran) > 0 {
+						t.Errorf("programs of the folder ran: %q", ran)
+					}
+				})
+			}
+			t.Run("PromptsReachTheModelUnchanged", func(t *testing.T) { r.on(t).promptsReachTheModelUnchanged() })
+			if os.Getenv("RUNNEL_LONG") != "" { // the longest prompt fills the model's context
+				r.Close()
+				r.Conn = nil
+			}
+		})
+		r.StayedInside(trap)
 	})
+}
+
+// runsNothing fails the test if a program of the repository runs while the model
+// uses the repository's skills and subagents.
+func (r *rig) runsNothing(trap *agentrig.Trap) {
+	t, name := r.T, r.Agent.Name
+	t.Helper()
+	r.StillAsks()
+	if told := r.ModelReceived(realagents.Memory); told != readsMemory[name] {
+		t.Errorf("the model was shown what the folder says: %v", told)
+	}
+	// The user may allow the agent to use the skills and subagents of the
+	// folder. Even then, these must not allow tools or run commands.
+	for _, use := range uses[name] {
+		r.Play(calls(use), said)
+		r.Finish(translate.AllowOnce)
+	}
+	r.StillAsks()
+	if ran := trap.Ran(); ran != nil {
+		t.Errorf("programs of the folder ran: %q", ran)
+	}
 }
 
 // uses lists, by agent, the tool calls that use the skills and subagents of a
@@ -171,20 +207,6 @@ func TestTrustedRepositorySettingsApply(t *testing.T) {
 		if ran := trap.Ran(); len(ran) == 0 && len(trap.Elsewhere.Requests()) == 0 {
 			t.Errorf("nothing ran, and nothing went elsewhere: %v", err)
 		}
-	})
-}
-
-// TestUntrustedGitRepository first sends prompts. The same process then runs git,
-// because agents start slowly.
-func TestUntrustedGitRepository(t *testing.T) {
-	eachOf(t, realagents.ACP(), func(t *testing.T, r *rig) {
-		r.WithstandsGit(func() {
-			t.Run("PromptsReachTheModelUnchanged", func(t *testing.T) { r.on(t).promptsReachTheModelUnchanged() })
-			if os.Getenv("RUNNEL_LONG") != "" { // the longest prompt fills the model's context
-				r.Close()
-				r.Conn = nil
-			}
-		})
 	})
 }
 
