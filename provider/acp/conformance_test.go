@@ -99,8 +99,11 @@ func conformance(t *testing.T, box runnel.Sandbox, names ...string) {
 			}
 			s := subject(t, name, box)
 			subjects[name](&s)
-			if name != "codex-acp" { // it starts fastest
-				s.Repeats = []string{"Contract", "StuffedPipes"}
+			if name != "codex-acp" { // it is the fastest
+				s.Repeats = []string{"Contract", "AttachmentWithBlankText", "StuffedPipes"}
+			}
+			if name != "codex-acp" && name != "claude-agent-acp" { // a turn of the others takes a second; their recordings have the same cases
+				s.Repeats = append(s.Repeats, "PDF", "ApprovalDeniedAndStopped", "InterruptInApproval")
 			}
 			providertest.Run(t, s)
 		})

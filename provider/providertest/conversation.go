@@ -10,7 +10,8 @@ import (
 type conversation struct {
 	provider runnel.Provider
 	opt      runnel.Options
-	live     *live // nil while no agent runs
+	live     *live          // nil until the agent has started
+	stored   *runnel.Memory // the agent's history of the session, after history has closed the session
 }
 
 // conversation creates the environment of a conversation. take starts the
@@ -41,22 +42,30 @@ func with(c *conversation, test func(*testing.T, *conversation)) func(*testing.T
 	return func(t *testing.T) { test(t, c) }
 }
 
-// conversations returns the conversation of each scenario. The scenarios share
-// one, but a scenario with an entry in Needs has its own.
-func (s Subject) conversations(t *testing.T) map[Scenario]*conversation {
+// conversations returns the conversation of each replayed scenario and of Image.
+// The scenarios share common, but a scenario with an entry in Needs has its own.
+func (s Subject) conversations(t *testing.T, common *conversation) map[Scenario]*conversation {
 	t.Helper()
-	all := make(map[Scenario]*conversation)
-	common := s.conversation(t, nil)
+	all := map[Scenario]*conversation{Image: s.apart(t, Image, common)}
 	for _, sc := range replayed {
 		all[sc] = s.apart(t, sc, common)
 	}
 	return all
 }
 
-// take returns the session for a case, and starts the agent if none is running.
-// If the case fails, the agent is stopped, so that the next case does not
-// inherit its state.
+// take returns the running session for a case, and starts the agent if none is
+// running. If the case fails, the agent is stopped, so that the next case does
+// not inherit its state.
 func (c *conversation) take(t *testing.T) *live {
+	t.Helper()
+	if c.stored != nil {
+		c.close()
+	}
+	return c.latest(t)
+}
+
+// latest is like take, but returns the session even if history has closed it.
+func (c *conversation) latest(t *testing.T) *live {
 	t.Helper()
 	if c.live == nil {
 		c.live = start(t, c.provider, c.opt, runnel.Config{})
@@ -71,9 +80,41 @@ func (c *conversation) take(t *testing.T) *live {
 	return &l
 }
 
+// history closes the session and returns its conversation from the agent's
+// history. Further calls return the same events.
+func (c *conversation) history(t *testing.T) *runnel.Memory {
+	t.Helper()
+	if c.stored != nil {
+		return c.stored
+	}
+	l := c.latest(t)
+	id := l.Status().AgentSessionID
+	if err := l.Close(); err != nil {
+		t.Fatal(detail(err))
+	}
+	log := new(runnel.Memory)
+	history := l.provider.(runnel.Historian).History(t.Context(), runnel.Conversation{AgentSessionID: id, Dir: l.opt.Dir})
+	Record(t, log, "s", runnel.Replay("s", l.provider.Name(), history))
+	c.stored = log
+	return log
+}
+
+// resume closes the session and starts an agent that resumes its conversation.
+func (c *conversation) resume(t *testing.T) *live {
+	t.Helper()
+	l := c.latest(t)
+	opt := c.opt // after a failure, the next case starts a new conversation
+	opt.Resume = l.Status().AgentSessionID
+	if err := l.Close(); err != nil {
+		t.Fatal(detail(err))
+	}
+	c.live, c.stored = start(t, c.provider, opt, runnel.Config{Log: l.log}), nil
+	return c.take(t)
+}
+
 func (c *conversation) close() {
 	if c.live != nil {
 		_ = c.live.Close()
-		c.live = nil
+		c.live, c.stored = nil, nil
 	}
 }

@@ -14,12 +14,12 @@
 //
 // One agent process serves several cases. Scenarios that complete share one
 // conversation. TestReplayEqualsLive then compares that conversation with the
-// agent's own history. Cases with attachments share another conversation, and
-// so do cases that deny, interrupt, close and resume. A scenario with an entry
-// in Subject.Needs has its own conversation. A case starts its own process only
-// if it kills or suspends processes, or if work outlives the turn. After a
-// failed case, the next case starts a new agent. Each case also runs alone
-// (-run).
+// agent's own history, and RejectionReplayed uses the same history. A new
+// process resumes the conversation for the cases that deny, interrupt, attach
+// files, kill and close. A scenario with an entry in Subject.Needs has its own
+// conversation. A case starts its own process only if it suspends processes, or
+// if work outlives the turn. After a failed case, the next case starts a new
+// agent. Each case also runs alone (-run).
 //
 // Cases run one after another, because some signal or count all descendants of
 // the test process. They wait for events and files, never for a fixed time.
@@ -120,9 +120,10 @@ type Subject struct {
 	// MessageEnd is the end of the message in Text, Recover and Background.
 	MessageEnd string
 
-	// Repeats lists cases that test only Runnel's code, which they already test
-	// with another agent of the same provider. They run only with RUNNEL_LONG=1
-	// or -results; otherwise the report keeps their stored results.
+	// Repeats lists cases that test Runnel's code, which they already test with
+	// another agent of the same provider; what they need of this agent is in its
+	// recordings. They run only with RUNNEL_LONG=1 or -results; otherwise the
+	// report keeps their stored results.
 	Repeats []string
 
 	// Processes means that the provider runs its agent as a process.
@@ -166,25 +167,30 @@ func Run(t *testing.T, s Subject) {
 	}
 	s.run(t, "Contract", s.contract)
 
-	completed := s.conversations(t)
-	s.run(t, "Text", with(completed[Text], s.text))
-	s.run(t, "Reasoning", with(completed[Reasoning], s.reasoning))
-	s.run(t, "Tool", with(completed[Tool], s.tool))
-	s.run(t, "Parallel", with(completed[Parallel], s.parallel))
-	s.run(t, "Edit", with(completed[Edit], s.edit))
-	s.run(t, "ApprovalAllowed", with(completed[Approval], s.approvalAllowed))
-	s.run(t, "Subagent", with(completed[Subagent], s.subagent))
-	s.run(t, "Plan", with(completed[Plan], s.plan))
-	s.run(t, "Question", with(completed[Question], s.question))
-	s.run(t, "Failure", with(completed[Failure], s.failure))
-	s.run(t, "TestReplayEqualsLive", func(t *testing.T) { s.replayEqualsLive(t, completed) })
-	for _, c := range completed {
-		c.close()
+	c := s.conversation(t, nil)
+	own := s.conversations(t, c)
+	s.run(t, "Text", with(own[Text], s.text))
+	s.run(t, "Reasoning", with(own[Reasoning], s.reasoning))
+	s.run(t, "Tool", with(own[Tool], s.tool))
+	s.run(t, "Parallel", with(own[Parallel], s.parallel))
+	s.run(t, "Edit", with(own[Edit], s.edit))
+	s.run(t, "ApprovalAllowed", with(own[Approval], s.approvalAllowed))
+	s.run(t, "Subagent", with(own[Subagent], s.subagent))
+	s.run(t, "Plan", with(own[Plan], s.plan))
+	s.run(t, "Question", with(own[Question], s.question))
+	s.run(t, "Failure", with(own[Failure], s.failure))
+	s.run(t, "AttachmentRejected", with(own[Image], s.attachmentRejected)) // last: some agents store its turns differently
+	s.run(t, "TestReplayEqualsLive", func(t *testing.T) { s.replayEqualsLive(t, own) })
+	s.run(t, "RejectionReplayed", with(own[Image], s.rejectionReplayed))
+	for _, other := range own {
+		if other != c {
+			other.close()
+		}
 	}
 
-	c := s.conversation(t, nil)
+	s.run(t, "ResumeAfterClose", with(c, s.resumeAfterClose)) // the following cases continue the conversation
+	asks, files := own[Approval], own[Image]
 	s.run(t, "Image", with(c, s.image))
-	asks := s.apart(t, Approval, c)
 	s.run(t, "ApprovalDenied", with(asks, s.approvalDenied))
 	s.run(t, "ApprovalDeniedAndStopped", with(asks, s.approvalStopped))
 	s.run(t, "InterruptInText", with(c, func(t *testing.T, c *conversation) { s.interrupt(t, c, LongText) }))
@@ -193,18 +199,14 @@ func Run(t *testing.T, s Subject) {
 	if asks != c {
 		asks.close()
 	}
-	files := s.apart(t, Image, c)
 	s.run(t, "AttachmentAlone", with(files, s.attachmentAlone))
 	s.run(t, "AttachmentWithBlankText", with(files, s.attachmentWithBlankText))
-	s.run(t, "AttachmentRejected", with(files, s.attachmentRejected))
 	s.run(t, "PDF", with(files, s.pdf))
-	s.run(t, "ResumeAfterClose", with(c, s.resumeAfterClose))
-	s.run(t, "ResumeAfterKill", with(c, s.resumeAfterKill))
 	if files != c {
 		files.close()
 	}
+	s.run(t, "ResumeAfterKill", with(c, s.resumeAfterKill))
 	s.run(t, "NothingIsLeft", with(c, s.noProcessAfterClose))
-	s.run(t, "RejectionReplayed", with(files, s.rejectionReplayed))
 	c.close()
 
 	s.run(t, "Behind", s.backgroundTask)

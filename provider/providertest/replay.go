@@ -39,7 +39,7 @@ func (s Subject) replayEqualsLive(t *testing.T, conversations map[Scenario]*conv
 	}
 	compared := make(map[*conversation]*comparison)
 	for c, l := range sessions {
-		compared[c] = s.compare(t, l)
+		compared[c] = s.compare(t, c, l)
 	}
 	for _, sc := range replayed {
 		t.Run(string(sc), func(t *testing.T) {
@@ -71,21 +71,21 @@ type comparison struct {
 	checked      map[string]bool
 }
 
-// compare closes a session and reads its conversation from the agent's history.
-func (s Subject) compare(t *testing.T, l *live) *comparison {
+// compare closes the session l of a conversation and reads the agent's history.
+// It counts turns with rejected attachments as checked: RejectionReplayed
+// compares them, because some agents replay a document as part of the text.
+func (s Subject) compare(t *testing.T, c *conversation, l *live) *comparison {
 	t.Helper()
-	id := l.Status().AgentSessionID
-	if err := l.Close(); err != nil {
-		t.Fatal(detail(err))
-	}
-	log := new(runnel.Memory)
-	history := l.provider.(runnel.Historian).History(t.Context(), runnel.Conversation{AgentSessionID: id, Dir: l.opt.Dir})
-	Record(t, log, "s", runnel.Replay("s", l.provider.Name(), history))
+	log := c.history(t)
 	CheckLog(t, log, "s")
 	items := Items(t, l.log, "s", "")
-	return &comparison{
+	found := &comparison{
 		names: s.names(items), live: s.comparable(items), stored: s.comparable(Items(t, log, "s", "")), checked: make(map[string]bool),
 	}
+	for _, id := range rejectedTurns(t, l.log) {
+		found.checked[found.names[id]] = true
+	}
+	return found
 }
 
 // check compares the live and stored items of the given turns.
