@@ -65,7 +65,7 @@ func TestNotLoggedIn(t *testing.T) {
 }
 
 // TestFoundAndForked lists a stored conversation of an agent, and continues a
-// fork of it. Forks of opencode are also in a recording, and
+// fork of it. Forks of opencode are also in a recording. With RUNNEL_LONG=1,
 // TestStoredTextHasTheItemsOfTheAgentsReplay lists its conversations.
 func TestFoundAndForked(t *testing.T) {
 	forking := []string{"codex-acp"}
@@ -125,9 +125,10 @@ func (r *rig) lists(id, message string) {
 }
 
 // TestResumeOfNothing resumes a conversation that does not exist. Open must
-// fail with SessionNotFound.
+// fail with SessionNotFound. TestErrorsOfUnknownConversations has the errors of
+// the agents that start slowly.
 func TestResumeOfNothing(t *testing.T) {
-	eachOf(t, realagents.ACP(), func(t *testing.T, r *rig) {
+	eachOf(t, realagents.Usually("codex-acp", "copilot"), func(t *testing.T, r *rig) {
 		r.Opt.Resume = "00000000-0000-7000-8000-000000000000"
 		if r.Agent.Name == "opencode" {
 			r.Opt.Resume = "ses_000000000000000000000000"

@@ -9,6 +9,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
 
 // A request for form values outside of a turn cannot be shown to a user. It is
@@ -216,6 +217,31 @@ func TestErrorsNameTheOptionThatTheClientGave(t *testing.T) {
 		}
 		if err == nil || err.Error() != "INVALID_REQUEST: "+c.want {
 			t.Errorf("%+v: got %v, want %s", c.set, err, c.want)
+		}
+	}
+}
+
+// The request to resume a conversation fails with SessionNotFound if the agent
+// does not have the conversation, in whichever form the agent reports that.
+func TestErrorsOfUnknownConversations(t *testing.T) {
+	for _, tt := range []struct {
+		agent, session string
+		err            jsonrpc.Error
+		want           runnel.Code
+	}{
+		{"gemini", "x", jsonrpc.Error{Code: codeNotFound, Message: "Resource not found"}, runnel.SessionNotFound},
+		{"gemini", "x", jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Invalid params"}, runnel.SessionNotFound},
+		{"gemini", "x", jsonrpc.Error{Code: -32603, Message: "Internal error", Data: []byte(`{"details":"Invalid session identifier"}`)}, runnel.SessionNotFound},
+		{"gemini", "x", jsonrpc.Error{Code: -32603, Message: "No previous sessions found for this project."}, runnel.SessionNotFound},
+		{"opencode", "x", jsonrpc.Error{Code: -32603, Message: "OpenCode service failure"}, runnel.SessionNotFound},
+		{"opencode", "", jsonrpc.Error{Code: -32603, Message: "OpenCode service failure"}, runnel.SessionCreateFailed},
+		{"gemini", "x", jsonrpc.Error{Code: -32603, Message: "OpenCode service failure"}, runnel.SessionCreateFailed},
+		{"gemini", "", jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Invalid params"}, runnel.SessionCreateFailed},
+	} {
+		a := known(t, tt.agent)
+		h := handshake{p: &provider{agent: a}, c: &conn{tr: newTranslator(a)}, opening: opening{session: tt.session}}
+		if got := runnel.CodeOf(h.refused(&tt.err)); got != tt.want {
+			t.Errorf("%s, session %q: %+v gives %s, want %s", tt.agent, tt.session, tt.err, got, tt.want)
 		}
 	}
 }
