@@ -76,8 +76,8 @@ func TestFurtherDirectoriesAreTrustedByThemselves(t *testing.T) {
 	}
 }
 
-// Whoever can write the folder around a trusted one, such as an agent in a
-// sandbox or a checkout, can replace the trusted folder by a link.
+// An agent in a sandbox, or another user, that can write the folder around a
+// trusted one can replace the trusted folder by a link.
 func TestLinkInPlaceOfATrustedFolderMakesNothingTrusted(t *testing.T) {
 	base := canonical(t.TempDir())
 	for _, dir := range []string{"project/trusted", "other/below"} {

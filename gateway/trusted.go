@@ -33,9 +33,9 @@ func Untrusted(trusted, dirs []string) (out []string) {
 }
 
 // LinkTo returns the first symbolic link on the path of a trusted directory, or
-// "" if there is none. Whoever can write the directory around such a link, such
-// as an agent in a sandbox, could choose with it which directories are trusted.
-// Links that only root can change do not count.
+// "" if there is none. A user or an agent in a sandbox that can write the
+// directory around such a link could choose with it which directories are
+// trusted. Links that only root can change do not count.
 func LinkTo(trusted string) (link string) {
 	_, link = followRoot(trusted)
 	return link

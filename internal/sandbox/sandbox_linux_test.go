@@ -310,7 +310,7 @@ func TestSandboxRefusesDirectoriesThatRunnelRunsOrObeys(t *testing.T) {
 }
 
 // Folders for temporary files have the sockets of services of the user, such as
-// a terminal multiplexer, which run commands for whoever connects.
+// a terminal multiplexer, which run the commands of every program that connects.
 func TestSandboxRefusesDirectoriesOfServices(t *testing.T) {
 	w := newWorld(t)
 	temporary, err := os.MkdirTemp("/var/tmp", "runnel-sandbox-")
