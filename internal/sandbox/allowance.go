@@ -22,9 +22,10 @@ type Allowance struct {
 }
 
 // withheld are paths below a home directory, besides secrets, that no allowance
-// and no directory of a session contains or is part of: the state of programs that Runnel does not start, and
-// of Runnel, sockets and images of container daemons, profiles of browsers and
-// mail programs, and histories. The state of Runnel's agents is in Box.Withheld.
+// and no directory of a session contains or is part of: the state of programs
+// that Runnel does not start, and of Runnel, sockets and images of container
+// daemons, profiles of browsers and mail programs, what a desktop starts, and
+// histories. The state of Runnel's agents is in Box.Withheld.
 var withheld = []string{
 	".cursor", ".aider", ".continue", ".kimi", ".grok", ".amp", ".goose", ".codeium", ".config/goose", ".config/amp", ".local/share/amp",
 	".config/runnel", ".local/share/runnel", ".local/state/runnel", ".cache/runnel",
@@ -34,6 +35,7 @@ var withheld = []string{
 	".config/1Password", ".config/Bitwarden", ".config/keepassxc", ".config/sops", ".config/age", ".config/git/credentials", ".config/doctl", ".config/heroku",
 	".config/Signal", ".config/Slack", ".config/discord", ".config/Code", ".config/VSCodium", ".config/Cursor", ".vscode-server", ".cursor-server",
 	".pki", ".gnome2", ".kde", ".dbus", ".Xauthority", ".ICEauthority", ".oci", ".fly", ".boto", ".s3cfg", ".ansible", ".chef", ".passage", ".keychain",
+	".config/autostart", ".config/environment.d", ".config/plasma-workspace", ".local/share/applications", ".local/share/dbus-1", ".local/share/systemd",
 	".python_history", ".node_repl_history", ".psql_history", ".mysql_history", ".sqlite_history", ".histfile", ".history", ".local/share/fish",
 }
 

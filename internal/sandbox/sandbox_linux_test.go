@@ -298,7 +298,7 @@ func TestSandboxRefusesDirectoriesThatRunnelRunsOrObeys(t *testing.T) {
 	for _, dir := range []string{
 		in("code", "cache"), in("code", "cache", "runnel"), in("code", "cache", "runnel", "git"), in(".cache"), in(".cache", "runnel", "git", "below"),
 		in("code", "settings"), in("code", "settings", "git"), in(".config", "git"), in("code", "dotfiles"), in("code", "otheragent", "below"),
-		in("code", "tools"), in("code", "tools", "bin"), in("code", "tools", "bin", "below"), in(".nvm", "versions"), in(".local"), in(".colima", "default"), in(".config", "Code"),
+		in("code", "tools"), in("code", "tools", "bin"), in("code", "tools", "bin", "below"), in(".nvm", "versions"), in(".local"), in(".colima", "default"), in(".config", "Code"), in(".config", "autostart"),
 		in("code", "agents"), in("code", "agents", "node_modules", "other"), filepath.Dir(agent),
 	} {
 		for _, err := range []error{command(dir), command(w.project, dir)} {
