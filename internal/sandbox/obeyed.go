@@ -9,7 +9,7 @@ import (
 )
 
 // obeyed returns the canonical paths of what Runnel itself runs or obeys outside
-// of a sandbox: directories of programs, the agent's program, the user's
+// of a sandbox, and of the links to it: directories of programs, the agent's program, the user's
 // settings of git, Runnel's cache, in which the server's git has its settings,
 // and the state of all agents and of programs such as container daemons, editors
 // and browsers. Such a path in a writable directory would let an agent out of its
@@ -47,10 +47,36 @@ func (b Box) obeyed(g guard) (paths []string) {
 			paths = append(paths, dir)
 		}
 	}
-	for i, path := range paths {
-		paths[i] = real(path)
+	var all []string
+	for _, path := range paths {
+		all = append(all, places(path)...)
 	}
-	return paths
+	return all
+}
+
+// places returns the canonical path of a file, and of each link on the way to
+// it: a program that can replace such a link chooses the file.
+func places(path string) (out []string) {
+	names := func(path string) []string {
+		return strings.FieldsFunc(path, func(r rune) bool { return r == filepath.Separator })
+	}
+	top := string(filepath.Separator)
+	at, rest := top, names(filepath.Clean(path))
+	for len(rest) > 0 && len(out) <= maxLinks {
+		next := filepath.Join(at, rest[0])
+		rest = rest[1:]
+		to, err := os.Readlink(next)
+		if err != nil { // no link
+			at = next
+			continue
+		}
+		out = append(out, next)
+		if filepath.IsAbs(to) {
+			at = top
+		}
+		rest = append(names(to), rest...)
+	}
+	return append(out, at)
 }
 
 // services returns a path that leads from dir to services of the user or of

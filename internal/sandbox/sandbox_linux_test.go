@@ -269,9 +269,9 @@ func TestSandboxRefusesDirectoriesThatRunnelRunsOrObeys(t *testing.T) {
 	in := func(elem ...string) string { return filepath.Join(append([]string{w.home}, elem...)...) }
 	t.Setenv("XDG_CACHE_HOME", in("code", "cache"))
 	t.Setenv("XDG_CONFIG_HOME", in("code", "settings"))
-	t.Setenv("PATH", os.Getenv("PATH")+":"+in("code", "tools", "bin")+":"+w.home)
+	t.Setenv("PATH", os.Getenv("PATH")+":"+in("code", "tools", "bin")+":"+in("profile", "bin")+":"+w.home)
 	agent := in("code", "agents", "node_modules", "agent", "bin", "agent")
-	for _, dir := range []string{filepath.Dir(agent), in("code", "dotfiles"), in("code", "tools", "bin", "below"), in("code", "toolsnot")} {
+	for _, dir := range []string{filepath.Dir(agent), in("code", "dotfiles"), in("code", "profiles"), in("code", "tools", "bin", "below"), in("code", "toolsnot", "else")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -281,8 +281,10 @@ func TestSandboxRefusesDirectoriesThatRunnelRunsOrObeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(in("code", "dotfiles", "gitconfig"), in(".gitconfig")); err != nil {
-		t.Fatal(err)
+	for link, to := range map[string]string{in(".gitconfig"): "code/dotfiles/gitconfig", in("profile"): in("code", "profiles", "now"), in("code", "profiles", "now"): "../toolsnot"} {
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
 	}
 	command := func(dir string, further ...string) error {
 		b := w.box("true")
@@ -290,7 +292,7 @@ func TestSandboxRefusesDirectoriesThatRunnelRunsOrObeys(t *testing.T) {
 		_, _, _, err := b.Command()
 		return err
 	}
-	for _, dir := range []string{w.project, in("code", "toolsnot")} {
+	for _, dir := range []string{w.project, in("code", "toolsnot", "else")} {
 		if err := command(dir); err != nil {
 			t.Errorf("%s: %v", dir, err)
 		}
@@ -298,7 +300,7 @@ func TestSandboxRefusesDirectoriesThatRunnelRunsOrObeys(t *testing.T) {
 	for _, dir := range []string{
 		in("code", "cache"), in("code", "cache", "runnel"), in("code", "cache", "runnel", "git"), in(".cache"), in(".cache", "runnel", "git", "below"),
 		in("code", "settings"), in("code", "settings", "git"), in(".config", "git"), in("code", "dotfiles"), in("code", "otheragent", "below"),
-		in("code", "tools"), in("code", "tools", "bin"), in("code", "tools", "bin", "below"), in(".nvm", "versions"), in(".local"), in(".colima", "default"), in(".config", "Code"), in(".config", "autostart"),
+		in("code", "profiles"), in("code", "toolsnot"), in("code", "tools"), in("code", "tools", "bin"), in("code", "tools", "bin", "below"), in(".nvm", "versions"), in(".local"), in(".colima", "default"), in(".config", "Code"), in(".config", "autostart"),
 		in("code", "agents"), in("code", "agents", "node_modules", "other"), filepath.Dir(agent),
 	} {
 		for _, err := range []error{command(dir), command(w.project, dir)} {
