@@ -66,20 +66,20 @@ func Receive(from *net.UnixConn, secret string) (program *net.TCPConn, port int,
 	return program, port, nil
 }
 
-// receive reads size bytes and the files that are attached to them. The caller
-// closes the files, also those that come with an error.
+// receive reads a message of size bytes and the files that are attached to it.
+// The bridge sends both at once, and the kernel does not divide them. A program
+// in the sandbox can connect, too: further messages could attach further files
+// before the secret is known to be wrong. The caller closes the files, also
+// those that come with an error.
 func receive(from *net.UnixConn, size int) (message []byte, files []*os.File, err error) {
+	message = make([]byte, size)
 	room := make([]byte, unix.CmsgSpace(4)) // for one descriptor; the kernel closes further ones
-	for len(message) < size {
-		part := make([]byte, size-len(message))
-		n, attached, _, _, err := from.ReadMsgUnix(part, room)
-		files = append(files, filesIn(room[:attached])...)
-		if err != nil {
-			return nil, files, err
-		}
-		message = append(message, part[:n]...)
+	n, attached, _, _, err := from.ReadMsgUnix(message, room)
+	files = filesIn(room[:attached])
+	if err == nil && n < size {
+		err = errHandover
 	}
-	return message, files, nil
+	return message, files, err
 }
 
 func filesIn(attached []byte) (files []*os.File) {

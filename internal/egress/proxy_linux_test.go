@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -345,6 +346,32 @@ func TestProxyTakesOnlyTheConnectionOfAProgram(t *testing.T) {
 	}
 	if len(r.dialled) > 0 {
 		t.Errorf("connected to %v", r.dialled)
+	}
+}
+
+// A program in the sandbox can connect to the proxy, too. Without the secret it
+// must not fill the server with descriptors, one with each byte.
+func TestProxyKeepsNoDescriptorsWithoutTheSecret(t *testing.T) {
+	r := newRig(t, policy(t, nil, nil, nil), "127.0.0.1:1")
+	to := r.dial(t)
+	defer to.Close()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	_, _, err = to.WriteMsgUnix([]byte("s"), unix.UnixRights(int(write.Fd())), nil)
+	write.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = to.SetReadDeadline(time.Now().Add(headTime / 2))
+	if _, err := to.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the proxy waits for the rest of a message: %v", err)
+	}
+	_ = read.SetReadDeadline(time.Now().Add(headTime / 2))
+	if _, err := read.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the proxy keeps the descriptor: %v", err)
 	}
 }
 
