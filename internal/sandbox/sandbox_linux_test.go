@@ -4,14 +4,18 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/internal/bridge"
 	"github.com/runnel-dev/runnel/internal/confine"
@@ -152,6 +156,22 @@ func TestSandboxShowsOnlyTheInstallationBesideADirectoryOfThePath(t *testing.T) 
 	b.Env = []string{"HOME=" + w.home, "PATH=" + filepath.Join(disk, "bin") + ":" + os.Getenv("PATH")}
 	if out, _ := run(t, b); out != "./bin/tool\n./lib/part\n" {
 		t.Errorf("in the sandbox are:\n%s", out)
+	}
+}
+
+// An agent that has as many descriptors under way as it may must leave some for
+// the bridges of other sandboxes and for the server.
+func TestAgentsLimitOfDescriptorsIsBelowThatOfTheServer(t *testing.T) {
+	w := newWorld(t)
+	var ours unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &ours); err != nil {
+		t.Fatal(err)
+	}
+	most := ours.Max - ours.Max/4
+	// The bridge lowers the limit just after the agent has started.
+	out, _ := run(t, w.box(fmt.Sprintf("i=0; while [ $i -lt 2000 ] && [ $(ulimit -Hn) -gt %d ]; do i=$((i+1)); done; ulimit -Hn", most)))
+	if n, err := strconv.ParseUint(strings.TrimSpace(out), 10, 64); err != nil || n > most {
+		t.Errorf("the limit in the sandbox is %q, outside %d", out, ours.Max)
 	}
 }
 
