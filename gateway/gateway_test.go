@@ -146,8 +146,10 @@ func TestTurn(t *testing.T) {
 func TestCreateRefusals(t *testing.T) {
 	d := newDisk(t)
 	data := t.TempDir()
-	if err := os.Mkdir(filepath.Join(data, "sub"), 0o700); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{filepath.Join(data, "sub"), data + "-worktrees"} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	link := filepath.Join(d.dir, "link")
 	if err := os.Symlink(data, link); err != nil {
@@ -172,6 +174,7 @@ func TestCreateRefusals(t *testing.T) {
 		{"fake", "", runnel.Options{}, runnel.InvalidRequest},
 		{"fake", "relative/dir", runnel.Options{}, runnel.WorkingRootInaccessible},
 		{"fake", d.dir + "/none", runnel.Options{}, runnel.WorkingRootInaccessible},
+		{"fake", data + "-worktrees", runnel.Options{}, runnel.WorkingRootConflict},
 		{"fake", d.dir + "\x00", runnel.Options{}, runnel.WorkingRootInaccessible},
 		{"fake", file, runnel.Options{}, runnel.WorkingRootInaccessible},
 		{"fake", data, runnel.Options{}, runnel.WorkingRootConflict},

@@ -100,12 +100,17 @@ func onlyProject(ctx context.Context) string {
 }
 
 // checkDataDir returns an error if dir contains the server's data directory or
-// lies in it. An agent there could change the log of its own session.
+// lies in it, or if dir contains the folder for worktrees. An agent there could
+// change the log of its own session, or the worktrees of all projects.
 func (p projects) checkDataDir(dir string) error {
-	if p.dataDir == "" || !within(dir, p.dataDir) && !within(p.dataDir, dir) {
-		return nil
+	switch {
+	case p.dataDir == "":
+	case within(dir, p.dataDir) || within(p.dataDir, dir):
+		return runnel.Fail(runnel.WorkingRootConflict, "this directory contains runnel's own data or is part of it; choose another directory")
+	case within(worktreesOf(p.dataDir), dir):
+		return runnel.Fail(runnel.WorkingRootConflict, "this directory contains the worktrees of all projects; choose another directory")
 	}
-	return runnel.Fail(runnel.WorkingRootConflict, "this directory contains runnel's own data or is part of it; choose another directory")
+	return nil
 }
 
 // trusts reports whether the settings in a project directory may run code.

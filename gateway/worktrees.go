@@ -105,7 +105,9 @@ func counterpart(rec store.Session) (copied, original string) {
 // worktreesDir returns the folder for all worktrees. It lies beside the data
 // directory: agents may work neither in the data directory nor above it. It is
 // outside of the projects, so nobody commits a worktree by accident.
-func (o *opener) worktreesDir() string { return o.cfg.DataDir + "-worktrees" }
+func (o *opener) worktreesDir() string { return worktreesOf(o.cfg.DataDir) }
+
+func worktreesOf(dataDir string) string { return dataDir + "-worktrees" }
 
 // A worktreeMaker makes the worktrees of new sessions.
 type worktreeMaker struct {
