@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+
+	"github.com/runnel-dev/runnel/internal/lasting"
 )
 
 // Limits bound the connections of one listener. Both fields are required.
@@ -47,7 +49,7 @@ type Listener struct {
 // connection, the Listener calls reached with the name of the setting; reached
 // must not block.
 func Limit(ln net.Listener, limits Limits, reached func(setting string)) *Listener {
-	return &Listener{Listener: ln, limits: limits, reached: reached, unauthenticated: make(map[netip.Addr]*list.List)}
+	return &Listener{Listener: lasting.Listener(ln), limits: limits, reached: reached, unauthenticated: make(map[netip.Addr]*list.List)}
 }
 
 // Counts returns how many connections are open, and how many of them have sent

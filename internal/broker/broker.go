@@ -27,6 +27,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/runnel-dev/runnel/internal/lasting"
 )
 
 // The headers in which APIs expect a key.
@@ -156,7 +158,7 @@ func Serve(ln net.Listener, cfg Config) (*Broker, error) {
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, placedKey{}, c) },
 	}
-	b.conns = &limited{Listener: ln, places: make(chan struct{}, maxConns), closed: ctx.Done()}
+	b.conns = &limited{Listener: lasting.Listener(ln), places: make(chan struct{}, maxConns), closed: ctx.Done()}
 	b.all.Go(func() { _ = b.server.Serve(b.conns) })
 	return b, nil
 }
