@@ -162,7 +162,8 @@ echo '* filter=x' > .gitattributes; echo two > file; echo ../elsewhere > .git/co
 }
 
 // TestProjectCannotChooseTheProgramThatMakesSandboxes has a project whose folder
-// of programs is in the server's PATH.
+// of programs is in the server's PATH. An agent in its sandbox could also write
+// there what the server runs.
 func TestProjectCannotChooseTheProgramThatMakesSandboxes(t *testing.T) {
 	w := newWorld(t, realagents.Codex(t))
 	w.prog.Kill()
@@ -179,7 +180,9 @@ func TestProjectCannotChooseTheProgramThatMakesSandboxes(t *testing.T) {
 		}
 	}
 	w.start()
-	w.tool(w.enclosed(), "true")
+	if _, code, message := w.create(map[string]any{"sandbox": "project"}); code != http.StatusConflict || !strings.Contains(message, real(t, bin)+", where Runnel finds programs") {
+		t.Errorf("create: %d %s", code, message)
+	}
 	if _, err := os.Stat(escaped); err == nil {
 		t.Error("the server ran a program of the project")
 	}
