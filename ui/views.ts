@@ -4,8 +4,9 @@ import type { Plugin } from "vite";
 const modules = { session: "/src/app/Session.tsx", start: "/src/sessions/Start.tsx" };
 
 /**
- * Lists the scripts of each view in index.html, so that src/first can load those
- * of the route before the page's first script has run.
+ * Lets src/first run the page's script: in index.html the script is only loaded,
+ * and the scripts of each view are listed, so that those of the route can be
+ * loaded at the same time.
  */
 export function views(): Plugin {
   return {
@@ -26,7 +27,12 @@ export function views(): Plugin {
             .filter((file) => !html.includes(file))
             .map((file) => `<meta name="${view}" content="./${file}" />\n    `);
         });
-        return html.replace('<script src="./assets/first.js"', (first) => lines.join("") + first);
+        const page = /<script type="module" crossorigin src="([^"]+)"><\/script>/.exec(html);
+        if (!page) throw new Error("index.html has no script");
+        lines.push(`<link rel="modulepreload" id="page" crossorigin href="${page[1]}" />\n    `);
+        return html
+          .replace(page[0], "")
+          .replace('<script src="./assets/first.js"', (first) => lines.join("") + first);
       },
     },
   };

@@ -192,7 +192,7 @@ describe.skipIf(skip)("the page's origin", () => {
     const { context: before } = await newContext(browser, server); // this context has its own cache
     const first = await before.newPage();
     await first.goto(server.origin);
-    const script = await first.locator("script[type=module][src]").evaluate((e: HTMLScriptElement) => e.src);
+    const script = await first.locator("link#page").evaluate((e: HTMLLinkElement) => e.href);
     await before.close();
     await server.stop();
     const squatter = await squat(server.port, "127.0.0.1", (_, res) => {
