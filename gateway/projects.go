@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,11 +125,13 @@ func within(dir, root string) bool {
 		return true
 	}
 	want, err := os.Stat(root)
-	if err != nil {
-		return false
-	}
+	return err == nil && lies(dir, want)
+}
+
+// lies reports whether dir or a directory above it is the directory in.
+func lies(dir string, in fs.FileInfo) bool {
 	for {
-		if is, err := os.Stat(dir); err == nil && os.SameFile(is, want) {
+		if is, err := os.Stat(dir); err == nil && os.SameFile(is, in) {
 			return true
 		}
 		up := filepath.Dir(dir)

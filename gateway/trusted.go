@@ -80,20 +80,8 @@ func elements(path string) []string {
 // name, because a file system may have several names for one directory, for
 // example in different case. It follows no link to root.
 func inSameDir(dir, root string) bool {
-	want, ok := statWithoutLinks(root)
-	if !ok {
-		return false
-	}
-	for {
-		if is, err := os.Stat(dir); err == nil && os.SameFile(is, want) {
-			return true
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			return false
-		}
-		dir = up
-	}
+	is, ok := statWithoutLinks(root)
+	return ok && lies(dir, is)
 }
 
 func statWithoutLinks(path string) (fs.FileInfo, bool) {

@@ -13,9 +13,9 @@ import (
 )
 
 // A handover is one message on the proxy's unix socket, to which a program's
-// connection is attached: the secret and the port of the machine that the
-// program reaches for, in five digits. Port 0 means that the program itself
-// sends a request to the proxy.
+// connection is attached: the secret, and in five digits the loopback port of
+// the machine to which the program connects. Port 0 means that the program
+// connects to no port, but sends a request to the proxy.
 const portDigits = 5
 
 // Hand sends a program's connection to the proxy. The caller then closes both

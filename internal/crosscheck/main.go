@@ -52,7 +52,7 @@ type listed struct {
 	Error *struct{ Err string }
 }
 
-// A source parses files, each of them once for all systems.
+// A source parses each file once, and keeps it for the other systems.
 type source struct {
 	fset  *token.FileSet
 	files map[string]*ast.File

@@ -24,7 +24,8 @@ func (l listener) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// ended reports whether the listener accepts nothing any more.
+// ended reports whether a listener that returned err will accept no further
+// connection.
 func ended(err error) bool {
 	for _, last := range []error{net.ErrClosed, syscall.EBADF, syscall.EINVAL, syscall.ENOTSOCK} {
 		if errors.Is(err, last) {

@@ -9,11 +9,11 @@ import (
 )
 
 // obeyed returns the canonical paths of what Runnel itself runs or obeys outside
-// of a sandbox, and of the links to it: directories of programs, the agent's program, the user's
-// settings of git, Runnel's cache, in which the server's git has its settings,
-// and the state of all agents and of programs such as container daemons, editors
-// and browsers. Such a path in a writable directory would let an agent out of its
-// sandbox.
+// of a sandbox, and of the links to it: directories of programs, the agent's
+// program, the user's settings of git, Runnel's cache, in which the server's git
+// has its settings, and the state of all agents and of programs such as
+// container daemons, editors and browsers. An agent that can write such a path
+// can leave its sandbox.
 func (b Box) obeyed(g guard) (paths []string) {
 	settings := directory(os.UserConfigDir)
 	for _, dir := range directory(os.UserCacheDir) {
@@ -79,10 +79,10 @@ func places(path string) (out []string) {
 	return append(out, at)
 }
 
-// services returns a path that leads from dir to services of the user or of
-// other programs, which could act outside of the sandbox; "" if none is known.
-// Projects may have sockets of their own, so those in dir count only in a
-// folder for temporary files.
+// services returns the path of a socket, or of a directory of sockets, through
+// which an agent with access to dir could use services outside of the sandbox;
+// "" if none is known. Projects may have sockets of their own, so those in dir
+// count only in a directory for temporary files.
 func services(dir string) string {
 	temporary := []string{"/tmp", "/var/tmp", os.TempDir()}
 	for _, p := range slices.Concat(shared, temporary) {
