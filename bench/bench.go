@@ -36,7 +36,7 @@ type size struct {
 }
 
 var (
-	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, crowd: 10 * crowdRate, turns: 10, counted: counted{100, 400, 200, 4000}, painted: 3 * paced, items: longSession, stored: 10_000, long: 1_000_000, idle: 1000, searched: 1000, year: 10_000, yearMB: 1000, indexed: 20 * paced, micro: true}
+	full   = size{rounds: 5, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, crowd: 10 * crowdRate, turns: 10, counted: counted{100, 400, 200, 4000}, painted: 3 * paced, items: longSession, stored: 10_000, long: 1_000_000, idle: 1000, searched: 1000, year: 10_000, yearMB: 1000, indexed: 20 * paced, micro: true}
 	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3, crowd: crowdRate, turns: 2, counted: counted{10, 40, 20, 100}, painted: 60, items: 40, stored: 50, long: 20_000, idle: 20, searched: 2, year: 40, yearMB: 2, indexed: paced}
 )
 
