@@ -113,7 +113,7 @@ named = ^Test($(subst $(space),|,$(strip $1)))$$
 SEQUENTIAL := ./event ./gateway/exported ./gateway/policy ./httpapi/browser ./httpapi/command ./httpapi/reply \
 	./internal/agentdoc ./internal/agentrig ./internal/agentsnewest ./internal/archtest ./internal/crosscheck \
 	./internal/filediff ./internal/gitconfig ./internal/jsonl ./internal/jsonscan ./internal/livescreen \
-	./internal/nofollow ./internal/private ./internal/procinfo ./internal/recordtest ./internal/sandbox \
+	./internal/nofollow ./internal/private ./internal/procinfo ./internal/publicip ./internal/recordtest ./internal/sandbox \
 	./internal/sqliteread ./internal/subpath ./internal/termtext ./internal/testload ./internal/text \
 	./internal/translate ./internal/turnview ./pictures ./profile ./provider/all ./provider/providertest ./rules \
 	./ui ./universal ./upsert

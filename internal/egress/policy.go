@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/runnel-dev/runnel/internal/publicip"
 )
 
 // The bounds of a policy.
@@ -210,7 +212,7 @@ func (p Policy) judge(host string, port int) verdict {
 		if e, ok := p.prefix(ip, port); ok {
 			return verdict{by: e.By}
 		}
-		return verdict{why: "the address is not in the session's egress list", askable: isPublic(ip)}
+		return verdict{why: "the address is not in the session's egress list", askable: publicip.Is(ip)}
 	}
 	for _, e := range p.Entries {
 		if e.names(host) && e.takes(port) {
@@ -258,20 +260,6 @@ func (e Entry) takes(port int) bool {
 // isLoopback reports whether an address always leads to this machine.
 func isLoopback(ip netip.Addr) bool { return ip.IsLoopback() || ip.IsUnspecified() }
 
-// special are the ranges of addresses that do not lead to a host of the public
-// network, in addition to those that netip.Addr knows.
-var special = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("::/96"),
-	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("2001::/23"),
-	netip.MustParsePrefix("::ffff:0:0:0/96"), netip.MustParsePrefix("192.88.99.0/24"), netip.MustParsePrefix("100::/64"), netip.MustParsePrefix("5f00::/16"), netip.MustParsePrefix("fec0::/10"),
-}
-
-// isPublic reports whether an address is one of the public network.
-func isPublic(ip netip.Addr) bool {
-	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(ip) })
-}
-
 // check says why the proxy must not connect to an address to which a listed name
 // resolves; "" if it may. own are the addresses of this machine.
 func (p Policy) check(ip netip.Addr, port int, own []netip.Addr) (why string) {
@@ -279,7 +267,7 @@ func (p Policy) check(ip netip.Addr, port int, own []netip.Addr) (why string) {
 	if isLoopback(ip) || slices.Contains(own, ip) {
 		return "the name leads to this machine"
 	}
-	if _, listed := p.prefix(ip, port); !listed && !isPublic(ip) {
+	if _, listed := p.prefix(ip, port); !listed && !publicip.Is(ip) {
 		return "the name leads to the private address " + ip.String() + ", which is not in the session's egress list"
 	}
 	return ""

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/internal/bridge"
+	"github.com/runnel-dev/runnel/internal/publicip"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -227,7 +228,7 @@ func TestProxyConnectsOnlyToListedHosts(t *testing.T) {
 		}
 	}
 	for _, at := range r.dialled {
-		if ip := netip.MustParseAddrPort(at).Addr(); !isPublic(ip) && !ip.IsLoopback() && !netip.MustParsePrefix("10.1.0.0/16").Contains(ip) {
+		if ip := netip.MustParseAddrPort(at).Addr(); !publicip.Is(ip) && !ip.IsLoopback() && !netip.MustParsePrefix("10.1.0.0/16").Contains(ip) {
 			t.Errorf("connected to %s", at)
 		}
 	}
