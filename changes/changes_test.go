@@ -180,6 +180,9 @@ func TestFirstCommit(t *testing.T) {
 }
 
 func TestKindsOfRepositories(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	t.Parallel()
 	change := func(rg *rig) {
 		t.Helper()

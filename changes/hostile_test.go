@@ -185,6 +185,9 @@ func TestFolderWithProgramsIsRefused(t *testing.T) {
 // An agent may change the folder after its check. Even then git runs nothing
 // that the folder chooses.
 func TestProgramsThatAppearAfterTheCheckDoNotRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	t.Parallel()
 	rg, tr := hostileRig(t)
 	tr.arm()
@@ -210,6 +213,9 @@ func TestProgramsThatAppearAfterTheCheckDoNotRun(t *testing.T) {
 // An agent may change a submodule after the check of the folder. Staging the
 // submodule, or removing it from the index, then runs no program either.
 func TestProgramsOfSubmoduleDoNotRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	t.Parallel()
 	rg, tr := hostileRig(t)
 	stage := func(staged bool) {
@@ -319,6 +325,9 @@ func (tr *trap) hooks() []string {
 
 // The traps of this file work: the user's own git springs them.
 func TestTrapsWork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	t.Parallel()
 	rg, tr := hostileRig(t)
 	tr.arm()
@@ -383,6 +392,9 @@ func TestSkippedHooksAreReported(t *testing.T) {
 
 // Links by which git would read or write elsewhere.
 func TestLinksAreNotFollowed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	t.Parallel()
 	link := func(to, path string) func(rg *rig) {
 		return func(rg *rig) {
@@ -534,6 +546,9 @@ func linesOf(d Diff) (out []string) {
 
 // Names of files cannot be taken for options or patterns.
 func TestUnusualNames(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	t.Parallel()
 	rg := newRig(t)
 	names := []string{"--output=x", ":(exclude)a.txt", "*.txt", "a\tb", "ü é", "q\"uote", "new\nline", " space "}

@@ -117,6 +117,9 @@ func (s *swapped) race(attack swapAttack, tries int) (gain string) {
 // An agent in a sandbox replaces a folder by a link while git of the server
 // works. Git itself does not always notice that.
 func TestGitStaysInFolderWhoseFoldersAreReplaced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	tries := 8
 	if os.Getenv("RUNNEL_LONG") != "" {
 		tries = 60
@@ -150,6 +153,9 @@ func TestAttacksOnFoldersWork(t *testing.T) {
 // A link in the place of a submodule's repository would show the commit that
 // another repository has checked out.
 func TestSubmoduleShowsNothingOfAnotherRepository(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	t.Parallel()
 	for _, unconfined := range []bool{false, true} {
 		rg, other := newRig(t), newRig(t)

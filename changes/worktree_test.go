@@ -86,6 +86,9 @@ func (s *site) gone() {
 }
 
 func TestWorktreeIsMadeMergedAndRemoved(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	t.Parallel()
 	for _, trusted := range []bool{false, true} {
 		rg := newRig(t)
@@ -137,6 +140,9 @@ func TestWorktreeIsMadeMergedAndRemoved(t *testing.T) {
 }
 
 func TestMergeWithNewCommitsInProject(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	t.Parallel()
 	rg := newRig(t)
 	s := rg.add()
@@ -453,6 +459,9 @@ func TestWorktreeOfSparseCheckout(t *testing.T) {
 }
 
 func TestWorktreeOfRepositoryWithSubmodule(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	t.Parallel()
 	rg := newRig(t)
 	inner := filepath.Join(filepath.Dir(rg.home), "inner")
@@ -499,6 +508,9 @@ func TestWorktreeNeedsNoMessageTooLong(t *testing.T) {
 // git with a worktree of an untrusted folder runs no program that the folder or
 // the worktree chooses.
 func TestWorktreeRunsNoProgramOfTheRepository(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	t.Parallel()
 	rg, tr := hostileRig(t)
 	tr.arm()

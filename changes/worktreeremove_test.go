@@ -40,6 +40,9 @@ func TestRemovalOfReadOnlyFolders(t *testing.T) {
 
 // A crash during the creation can leave each of these states.
 func TestUnfinishedWorktreeIsDropped(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	t.Parallel()
 	for _, without := range [][]string{{"index"}, {"index", ".git"}, {"index", "HEAD", ".git"}, {"index", "gitdir", "commondir", "HEAD", ".git"}} {
 		s := newRig(t).add()

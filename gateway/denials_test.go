@@ -117,6 +117,9 @@ func TestOutputOfAHostileProgramSuggestsNoProtectedPath(t *testing.T) {
 }
 
 func TestDenialsAreBoundedAndSurviveARestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	data := t.TempDir()
 	rs := newDenialRecords(data, slog.New(slog.DiscardHandler))
 	e, outside := sandboxed(t, rs)

@@ -144,6 +144,9 @@ func (h censor) Event(ev event.Event) []event.Event {
 var promptKind = []store.SearchKind{store.SearchPrompt}
 
 func TestSearchFindsConversationsThatNobodyOpened(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	d, x, p := newDisk(t), searchIn(t, t.TempDir()), newFiling()
 	p.put("one", d.dir, "zebra one hunter2", "zebra two")
 	p.put("two", "/other", "zebra three")
@@ -207,6 +210,9 @@ func (x *searched) natives(t *testing.T) string {
 }
 
 func TestConversationsThatDisappearLeaveTheSearchIndex(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	d, x, p := newDisk(t), searchIn(t, t.TempDir()), newFiling()
 	p.put("one", d.dir, "zebra one")
 	p.put("two", d.dir, "zebra two")

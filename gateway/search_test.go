@@ -158,6 +158,9 @@ func TestSearchStaysInTheProjectOfAToken(t *testing.T) {
 
 // The index may be lost, or its disk full, without any effect on sessions.
 func TestSearchCatchesUpAfterAnError(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	d, x := newDisk(t), searchIn(t, t.TempDir())
 	broken := make(chan struct{})
 	failed := make(chan struct{}, 100)
@@ -183,6 +186,9 @@ func TestSearchCatchesUpAfterAnError(t *testing.T) {
 }
 
 func TestSearchIndexIsRebuiltWhileTheServerRuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	d, x := newDisk(t), searchIn(t, t.TempDir())
 	g := d.open(t, x.use)
 	defer closeIt(t, g)

@@ -58,6 +58,9 @@ func (s *site) views(id string, after, to int64) (entries []string) {
 // session whose deltas were removed. Whole items, exports and turns are
 // unchanged, and the event stream has the remaining events.
 func TestCompactedLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	timed(t, minute)
 	edit, st := onDisk(t, filepath.Join(t.TempDir(), "data"))
 	t.Cleanup(func() { _ = st.Close() })

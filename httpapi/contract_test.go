@@ -176,6 +176,9 @@ func TestDocumentDescribesEveryField(t *testing.T) {
 // Requests allow only the described fields, except in options. Answers allow
 // further fields.
 func TestRequestsAreStrictAndAnswersOpen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	d := newRig(t).document()
 	requests, answers := []*schema{d.WebSocket.Client}, []*schema{d.WebSocket.Server}
 	for _, methods := range d.Paths {

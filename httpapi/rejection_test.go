@@ -194,6 +194,9 @@ func (r refusal) body(text string, opts, also map[string]any) string {
 // A prompt that is rejected changes neither its session nor the settings of the
 // agent.
 func TestRefusedTurnLeavesTheSessionUnchanged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	timed(t, minute)
 	for _, alive := range []bool{true, false} {
 		t.Run(map[bool]string{true: "agent runs", false: "agent has ended"}[alive], func(t *testing.T) {

@@ -73,6 +73,9 @@ func TestRetentionEndsStreams(t *testing.T) {
 // worktree that has only ignored files goes, because nobody would ever remove it;
 // one with work stays.
 func TestRetentionNamesAndRemovesWorktrees(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	rg := gitRig(t)
 	put(t, filepath.Join(rg.dir, ".git", "info", "exclude"), "node_modules\n.env\n")
 	clean, cleanTree := rg.worktree()

@@ -15,6 +15,9 @@ import (
 // and read nothing. The memory for them is bounded: the answers that wait for
 // longest are aborted at once, before their deadline.
 func TestUnreadAnswersAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	const clients, limit = 8, 2 << 20
 	for _, kind := range []string{"events", "items", "items?before=0", "export?format=md"} {
 		t.Run(kind, func(t *testing.T) {

@@ -35,6 +35,9 @@ var raced bool
 // not read, and measures the memory that the server holds for each of them once
 // its write has been blocked for a few seconds.
 func TestUnreadSubscriptionHoldsAtMost64KB(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	if raced {
 		t.Skip("the race detector takes memory of its own")
 	}

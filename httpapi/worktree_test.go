@@ -64,6 +64,9 @@ func put(t *testing.T, path, text string) {
 }
 
 func TestWorktreeOfSession(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	rg := gitRig(t)
 	all := rg.token
 	bound, other, reader := rg.bind(rg.dir, "read", "send", "approve"), rg.bind(t.TempDir(), "read", "send", "approve"), rg.mint(auth.Read, auth.Send)
@@ -178,6 +181,9 @@ func TestWorktreeIsBusyDuringTurn(t *testing.T) {
 // A worktree that has changed since the person saw it is neither merged nor
 // discarded, and its agent stays.
 func TestWorktreeIsMergedAndDiscardedOnlyAsSeen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	rg := gitRig(t)
 	id, w := rg.worktree()
 	at := "/api/session/" + id
@@ -220,6 +226,9 @@ func (c *lingeringConn) Close() error {
 // A worktree is removed only when its agent has stopped, so that what the agent
 // writes last counts as work.
 func TestRemovalOfWorktreeAwaitsAgent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	rg := gitRig(t, func(_ *Config, c *gateway.Config) { c.Providers = []runnel.Provider{&lingering{}} })
 	id, w := rg.worktree()
 	rg.events(id, rg.prompt(id, "text"))
@@ -232,6 +241,9 @@ func TestRemovalOfWorktreeAwaitsAgent(t *testing.T) {
 // The deletion of a session removes a worktree without work, and leaves any
 // other.
 func TestDeletionOfSessionLosesNoWork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	for _, file := range []string{"", "new.txt", ".env"} {
 		work := file != ""
 		rg := gitRig(t)
@@ -354,6 +366,9 @@ func TestWorktreeAfterRestart(t *testing.T) {
 // The worktree of a trusted project is trusted: a commit runs its hooks. In any
 // other project no hook runs.
 func TestHooksOfWorktree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	mark := filepath.Join(t.TempDir(), "mark")
 	for _, trusted := range []bool{false, true} {
 		rg := gitRig(t)

@@ -21,6 +21,9 @@ import (
 // PATH, called "my-agent". $SNIPPET is the configuration with which the README
 // adds it.
 func TestAgentsOfTheConfiguration(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	bin := t.TempDir()
 	buildAgent(t, bin)
 	p := params()

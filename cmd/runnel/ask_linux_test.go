@@ -106,6 +106,9 @@ func (tm *terminal) rest(t *testing.T, cmd *exec.Cmd) int {
 }
 
 func TestLineTypedBeforeTheQuestionIsNoAnswer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	for name, c := range map[string]struct {
 		before, answer string
 		code           int
@@ -283,6 +286,9 @@ func TestAnswersComeThroughSocketsOnly(t *testing.T) {
 // The output of commands for people fits a terminal of usual width, including
 // help.
 func TestOutputFitsTheTerminal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("RUNNEL_DATA", t.TempDir()+"/data")
 	commands := [][]string{{"agents"}, {"agents", "script"}, {"sessions", "list"}, {"token", "create", "a name that is rather long", "--scope", "read,send,approve"}, {"token", "list"}}

@@ -141,6 +141,9 @@ func release(t *testing.T, fifo string) {
 // A person sees the calls that run, each in one row that is replaced by its
 // result, and a summary at the end. The terminal may become narrower meanwhile.
 func TestRunIsDrawnOnATerminal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	s := newScene(t)
 	s.withAgent(t)
 	fifo := s.fifo(t)

@@ -12,6 +12,9 @@ import (
 
 // A browser tries [::1] before 127.0.0.1, so the server must listen on both.
 func TestServeListensOnBothLoopbackAddresses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	if !hasIPv6Loopback() {
 		t.Skip("this machine has no [::1]")
 	}
@@ -32,6 +35,9 @@ func TestServeListensOnBothLoopbackAddresses(t *testing.T) {
 }
 
 func TestServeRefusesPortTakenOnTheOtherLoopbackAddress(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	if !hasIPv6Loopback() {
 		t.Skip("this machine has no [::1]")
 	}

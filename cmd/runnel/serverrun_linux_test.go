@@ -221,6 +221,9 @@ func TestQuestionInATerminalIsAnsweredOnThePage(t *testing.T) {
 
 // An answer in the terminal reaches the server with the name of who decided.
 func TestQuestionOfTheServerIsAnsweredInTheTerminal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	s := newScene(t)
 	s.serve(t)
 	for answer, want := range map[string]int{"1\n": exitOK, "3\n": exitNotDone} {

@@ -139,6 +139,9 @@ func normalised(text string) string {
 
 // A prompt gives the same output whether it runs in the server or without it.
 func TestRunThroughTheServerPrintsTheSame(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	s := newScene(t)
 	s.serve(t)
 	sessions := 0

@@ -146,6 +146,9 @@ func (tr *transcript) loaded(t *testing.T) (evs []event.Event) {
 
 // A prompt with 17 MiB of documents is a single line of the file.
 func TestHistoryHasPromptsOfAnySize(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	for _, recording := range []string{"text@2.1.197", "text@2.1.330"} {
 		t.Run(recording, func(t *testing.T) {
 			want := recordedTranscript(t, recording).shows(t)

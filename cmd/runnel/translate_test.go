@@ -73,6 +73,9 @@ func section(a *txtar.Archive, name string) []byte {
 }
 
 func TestTranslateEveryRecording(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	recordings(t, func(t *testing.T, agent string, a *txtar.Archive) {
 		in := section(a, "in")
 		if in == nil {
@@ -92,6 +95,9 @@ func TestTranslateEveryRecording(t *testing.T) {
 }
 
 func TestTranslateEveryTranscript(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	recordings(t, func(t *testing.T, agent string, a *txtar.Archive) {
 		if agent == "copilot" {
 			t.Skip("its files are only searched; Copilot itself replays a conversation that is opened")
@@ -419,6 +425,9 @@ func FuzzTranslate(f *testing.F) {
 // conversation, in the same order and with the same ids. Only the session
 // differs.
 func TestTranslateHistoryGivesTheServersIDs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	recordings(t, func(t *testing.T, agent string, a *txtar.Archive) {
 		if agent != "claude-code" {
 			t.Skip("this agent is started to be asked for its history")

@@ -94,6 +94,9 @@ func TestAllowedPathThatIsALinkNowStartsNoAgent(t *testing.T) {
 }
 
 func TestExchangedAllowedPathShowsNothingElse(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	for name, write := range map[string]bool{"readable": false, "writable": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -138,6 +138,9 @@ func TestFilesNeedsLandlock(t *testing.T) {
 // TestFilesNeverFollowsReplacedDirectories replaces a directory of the session
 // by a link while sandboxes are being made.
 func TestFilesNeverFollowsReplacedDirectories(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	w := newWorldFor(t, CheckFiles())
 	raced, link := filepath.Join(w.project, "package"), filepath.Join(w.project, "link")
 	if err := os.Mkdir(raced, 0o700); err != nil {

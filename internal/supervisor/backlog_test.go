@@ -10,6 +10,9 @@ import (
 // A server that takes over holds a turn in memory, so an agent cannot make it
 // hold any number of short lines, or of short messages to the agent.
 func TestTurnOfTooManyShortPiecesIsNotTakenOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	begin := appendNote(nil, note{what: noteBegin, at: time.Now(), p: []byte("{}")})
 	for name, c := range map[string]struct {
 		notes, output []byte

@@ -194,6 +194,9 @@ func TestServerKilledWithinTakeLosesNothing(t *testing.T) {
 
 // A supervisor does not wake while the server reads the agent's output.
 func TestSupervisorSleepsWhileServerReads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	a := start(t, roleCommand("drip", "300"), Takeover{})
 	until(t, "the start is over", func() bool {
 		before := switches(t, supervisorOf(a))

@@ -188,6 +188,9 @@ func holds(t testing.TB) (h held) {
 // TestAgentsLeakNothing runs many agents to their end. Some end by themselves
 // and some are stopped.
 func TestAgentsLeakNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	dir := t.TempDir()
 	once := func(i int) {
 		k := Takeover{Dir: dir, Name: "one", Window: time.Minute}
@@ -372,6 +375,9 @@ func readable(t *testing.T, program string) string {
 // The kernel kills an agent when the thread of the supervisor that started the
 // agent ends. The end of a thread of the server must not kill it.
 func TestEndOfAServerThreadDoesNotKillTheAgent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	quit := make(chan struct{})
 	var chaos sync.WaitGroup
 	threads := 0

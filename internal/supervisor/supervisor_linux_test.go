@@ -463,6 +463,9 @@ func TestRecordOfAForeignProcessIsIgnored(t *testing.T) {
 // A supervisor of another version keeps another spool. The next server does not
 // take it over, and ends it.
 func TestSupervisorOfAnotherVersionIsNotTakenOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
 	a := start(t, roleCommand("deaf"), k)
 	pids := readyPids(t, a.Stdout(), 1)
@@ -561,6 +564,9 @@ func TestNotDetachedWhereNobodyCouldTakeOver(t *testing.T) {
 // A supervisor starts whatever descriptor numbers are free in the process that
 // starts it. The lowest free number differs between the runs.
 func TestStartWhateverDescriptorsAreFree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	dir := t.TempDir()
 	for n := range 12 {
 		cmd := exec.Command("/proc/self/exe", dir, strconv.Itoa(n))
