@@ -1,9 +1,13 @@
 package claude
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -26,7 +30,15 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(sharing{m})
+}
+
+// sharing runs the tests, then stops the shared agents.
+type sharing struct{ *testing.M }
+
+func (m sharing) Run() int {
+	defer shared.stop()
+	return m.M.Run()
 }
 
 // waitTimeout bounds how long a test waits for a real agent.
@@ -62,6 +74,82 @@ func eachAgent(t *testing.T, test func(t *testing.T, r *rig)) {
 func eachAgentSerially(t *testing.T, test func(t *testing.T, r *rig)) {
 	for _, b := range realagents.UsualClaude(t) {
 		t.Run(b.Version, func(t *testing.T) { test(t, newRig(t, b)) })
+	}
+}
+
+// onSharedAgent runs a test with the usual versions, one after another. All tests
+// that call onSharedAgent share one agent of each version, in one conversation, so
+// they need no options and leave those of the agent unchanged. Each test begins in
+// an empty project, and a failed test stops the agent. The tests do not run in
+// parallel.
+func onSharedAgent(t *testing.T, test func(t *testing.T, r *rig)) {
+	for _, b := range realagents.UsualClaude(t) {
+		t.Run(b.Version, func(t *testing.T) {
+			r := shared.rig(t, b)
+			t.Cleanup(func() {
+				if t.Failed() {
+					shared.stop()
+				}
+			})
+			emptied(t, r.Home.Project)
+			test(t, r.on(t))
+		})
+	}
+}
+
+// emptied removes the content of a directory.
+func emptied(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shared holds the agents of onSharedAgent, by version.
+var shared = make(sharedAgents)
+
+type sharedAgents map[string]*owner
+
+// An owner takes the place of the test that a rig belongs to. It ends when stop
+// is called.
+type owner struct {
+	testing.TB // the test that started the agent
+	rig        *rig
+	dir        string
+	cleanups   []func()
+}
+
+func (o *owner) Context() context.Context { return context.Background() }
+func (o *owner) Cleanup(f func())         { o.cleanups = append(o.cleanups, f) }
+
+// rig returns the rig of the shared agent of b. The agent may not have started.
+func (s sharedAgents) rig(t *testing.T, b realagents.Binary) *rig {
+	t.Helper()
+	if o := s[b.Version]; o != nil {
+		return o.rig
+	}
+	dir, err := os.MkdirTemp("", "shared-agent-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &owner{TB: t, dir: dir}
+	s[b.Version] = o
+	o.rig = newRigIn(o, b, dir, "2")
+	return o.rig
+}
+
+// stop stops all shared agents. The next test that needs one starts a new one.
+func (s sharedAgents) stop() {
+	for version, o := range s {
+		for _, f := range slices.Backward(o.cleanups) {
+			f()
+		}
+		_ = os.RemoveAll(o.dir)
+		delete(s, version)
 	}
 }
 

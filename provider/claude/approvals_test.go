@@ -240,7 +240,7 @@ func TestParallelApprovalsGetTheirOwnAnswers(t *testing.T) {
 // The agent requests the approvals of one message one after another. It
 // requests the approvals of parallel subagents at the same time.
 func TestParallelSubagentsRequestApprovalsTogether(t *testing.T) {
-	eachAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, func(t *testing.T, r *rig) {
 		const n = 4
 		var agents []fakemodel.Block
 		for i := range n {
@@ -272,7 +272,7 @@ func TestParallelSubagentsRequestApprovalsTogether(t *testing.T) {
 }
 
 func TestEachCallOfOneMessageNeedsItsOwnApproval(t *testing.T) {
-	eachAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, func(t *testing.T, r *rig) {
 		var blocks []fakemodel.Block
 		for i := range 8 {
 			blocks = append(blocks, bash("echo ran > out"+itoa(i), "Write "+itoa(i)))
@@ -303,11 +303,8 @@ func TestEachCallOfOneMessageNeedsItsOwnApproval(t *testing.T) {
 	})
 }
 
-// The agent does not check changed arguments against its deny rules. So a user
-// cannot change arguments if there are deny rules.
-func TestArgumentsCannotBeEditedIfThereAreDenyRules(t *testing.T) {
-	edited := []byte(`{"command":"touch denied","description":"x"}`)
-	eachAgent(t, func(t *testing.T, r *rig) {
+func TestArgumentsCanBeEditedIfThereAreNoDenyRules(t *testing.T) {
+	onSharedAgent(t, func(t *testing.T, r *rig) {
 		_, a := r.ask("touch asked", says("ok"))
 		if !a.ArgumentsEditable {
 			t.Error("the arguments cannot be changed although there are no deny rules")
@@ -317,13 +314,19 @@ func TestArgumentsCannotBeEditedIfThereAreDenyRules(t *testing.T) {
 		if !exists(r.File("edited")) || exists(r.File("asked")) {
 			t.Error("the changed arguments did not run")
 		}
-		r.Conn.Close()
-		r.Conn = nil
+	})
+}
+
+// The agent does not check changed arguments against its deny rules. So a user
+// cannot change arguments if there are deny rules.
+func TestArgumentsCannotBeEditedIfThereAreDenyRules(t *testing.T) {
+	edited := []byte(`{"command":"touch denied","description":"x"}`)
+	eachAgent(t, func(t *testing.T, r *rig) {
 		rules := `{"permissions":{"deny":["Bash(touch denied:*)"]}}`
 		if err := os.WriteFile(filepath.Join(r.Home.Config, "settings.json"), []byte(rules), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, a = r.ask("touch asked", says("ok"))
+		_, a := r.ask("touch asked", says("ok"))
 		if a.ArgumentsEditable {
 			t.Error("the arguments can be changed although there are deny rules")
 		}

@@ -22,6 +22,7 @@ func TestConformanceInSandbox(t *testing.T) {
 }
 
 func conformance(t *testing.T, box runnel.Sandbox) {
+	shared.stop() // the suite kills and counts the processes that this one has started
 	done := fakemodel.Step{Text: "Done."}
 	call := func(name string, in ...args) fakemodel.Step {
 		var st fakemodel.Step

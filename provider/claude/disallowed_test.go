@@ -42,10 +42,11 @@ func TestDelegateAskingSetsAnAskRuleForSubagentTools(t *testing.T) {
 	}
 }
 
-// The agent does not have a disallowed tool, and the turn continues without it.
+// The agent has neither a disallowed tool nor, without delegation, the tool for
+// subagents. The turns continue without them.
 func TestAgentLacksDisallowedTools(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
-		r.Opt.ServerDisallowedTools = []string{"Bash"}
+		r.Opt.ServerDisallowedTools, r.Opt.Delegation = []string{"Bash"}, runnel.DelegateNever
 		r.Play(calls(bash("touch ran", "Touch")), says("ok"))
 		evs := r.Finish(allowOnce)
 		if n := len(bodies[event.ApprovalRequested](evs)); n != 0 {
@@ -53,6 +54,11 @@ func TestAgentLacksDisallowedTools(t *testing.T) {
 		}
 		if exists(r.File("ran")) {
 			t.Error("the disallowed tool ran")
+		}
+		r.Play(costing(calls(agent("One", false, says("Ran."))), says("ok"))...)
+		evs = r.Finish(allowOnce)
+		if ran, failed := delegated(evs); len(bodies[event.ApprovalRequested](evs)) != 0 || ran != 0 || failed != 1 {
+			t.Errorf("%d subagents ran, %d calls failed; want 0 and 1, without approvals\n%s", ran, failed, dump(evs))
 		}
 	})
 }
@@ -69,17 +75,6 @@ func delegated(evs []event.Event) (ran, failed int) {
 		}
 	}
 	return ran, failed
-}
-
-func TestDelegateNeverRemovesTheSubagentTool(t *testing.T) {
-	eachAgent(t, func(t *testing.T, r *rig) {
-		r.Opt.Delegation = runnel.DelegateNever
-		r.Play(costing(calls(agent("One", false, says("Ran."))), says("ok"))...)
-		evs := r.Finish(allowOnce)
-		if ran, failed := delegated(evs); len(bodies[event.ApprovalRequested](evs)) != 0 || ran != 0 || failed != 1 {
-			t.Errorf("%d subagents ran, %d calls failed; want 0 and 1, without approvals\n%s", ran, failed, dump(evs))
-		}
-	})
 }
 
 // A denied call does not affect the next one.

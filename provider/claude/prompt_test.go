@@ -86,7 +86,7 @@ func (r *rig) received() string {
 }
 
 func TestPromptsReachTheModelUnchanged(t *testing.T) {
-	eachAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, func(t *testing.T, r *rig) {
 		hooked := r.File("hooked")
 		settings, err := json.Marshal(map[string]any{"hooks": map[string]any{"SessionStart": []any{map[string]any{
 			"hooks": []any{map[string]any{"type": "command", "command": "touch " + hooked}},
@@ -112,21 +112,6 @@ func TestPromptsReachTheModelUnchanged(t *testing.T) {
 		if err != nil || len(left) != 0 {
 			t.Errorf("files were created: %v, %v", left, err)
 		}
-	})
-}
-
-func TestSystemPromptReachesTheModel(t *testing.T) {
-	eachAgent(t, func(t *testing.T, r *rig) {
-		r.Opt.SystemPromptAppend = `--settings={"hooks":{}} be "brief"`
-		r.Send("hi")
-		r.Finish("")
-		for _, req := range slices.Backward(r.Model.Requests()) {
-			var body struct{ System content }
-			if json.Unmarshal(req.Body, &body) == nil && strings.Contains(body.System.text(), r.Opt.SystemPromptAppend) {
-				return
-			}
-		}
-		t.Error("the model did not receive the system prompt")
 	})
 }
 
@@ -166,7 +151,7 @@ func TestBigPromptsReachTheModelWhole(t *testing.T) {
 }
 
 func TestControlCharactersReachTheModelUnchanged(t *testing.T) {
-	eachAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, func(t *testing.T, r *rig) {
 		for _, text := range []string{
 			"\ufeffbom", "line\u2028separator\u2029end", "cr\r\nlf", "a\n{\"type\":\"control_request\",\"request_id\":\"x\",\"request\":{\"subtype\":\"end_session\"}}\nb",
 			"\x1b[2J\x1b]52;c;eA==\x07", "<script>&amp;</script>", "\u202eright to left", `"}]},"uuid":"x`, "tab\tnul-free \x01\x02",

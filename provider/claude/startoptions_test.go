@@ -16,6 +16,7 @@ type modelRequest struct {
 		BudgetTokens int `json:"budget_tokens"`
 	}
 	OutputConfig struct{ Effort string } `json:"output_config"`
+	System       content
 }
 
 // lastRequest returns the last request of the conversation to the model.
@@ -37,6 +38,7 @@ func (r *rig) lastRequest() (q modelRequest) {
 func TestOptionsOfAStartReachTheModel(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		r.Opt.Tools, r.Opt.ReasoningEffort, r.Opt.MaxTurns = []string{"Read", "Bash"}, "low", 1
+		r.Opt.SystemPromptAppend = `--settings={"hooks":{}} be "brief"`
 		r.Play(calls(bash("echo done", "Say")), says("ok"))
 		evs := r.Finish(allowOnce)
 		q := r.lastRequest()
@@ -52,6 +54,9 @@ func TestOptionsOfAStartReachTheModel(t *testing.T) {
 		}
 		if q.OutputConfig.Effort != "low" {
 			t.Errorf("reasoningEffort: the model has the effort %q", q.OutputConfig.Effort)
+		}
+		if !strings.Contains(q.System.text(), r.Opt.SystemPromptAppend) {
+			t.Error("systemPromptAppend: the model did not receive the text")
 		}
 		last, ok := evs[len(evs)-1].Body.(event.ResponseError)
 		if !ok || !strings.Contains(last.Error.Message, "maxTurns") {

@@ -31,15 +31,13 @@ func TestSubagentOutputAfterTheResultIsKept(t *testing.T) {
 		}, false, ""}, // both versions stop their tasks when the turn is cancelled
 	}
 	eachAgent(t, func(t *testing.T, r *rig) {
+		log := new(runnel.Memory)
+		s := r.session(runnel.Config{Log: log})
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				name := "asked-" + tt.name
-				log := new(runnel.Memory)
-				s, err := runnel.Open(t.Context(), New(), r.Opt, runnel.Config{ID: "s", Log: log})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer s.Close()
+				emptied(t, r.Home.Project)
+				from := s.Status().Head
 				steps := costing(
 					calls(agent("Later", true, calls(bash(waits("go", "went"), "Wait")), calls(bash("touch "+name, "Ask")), says("Later is done."))),
 					says("It runs."), says("It has ended."))
@@ -55,7 +53,7 @@ func TestSubagentOutputAfterTheResultIsKept(t *testing.T) {
 				defer cancel()
 				var evs []event.Event
 				done, spoke := false, ""
-				for ev, err := range runnel.Follow(ctx, log, "s", 0) {
+				for ev, err := range runnel.Follow(ctx, log, "s", from) {
 					if err != nil {
 						t.Fatalf("%v\n%s", err, dump(evs))
 					}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
@@ -13,25 +12,17 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-func TestUntrustedRepositoryHooksDoNotRun(t *testing.T) {
+// If a repository is trusted, its hook runs, which proves that
+// TestUntrustedFolderIsReadAsTextOnly can fail. Its settings also break the
+// connection to the model.
+func TestTrustedRepositoryHooksRun(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		if err := os.Mkdir(r.File(".claude"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		hooked := filepath.Join(r.Home.Dir, "hooked")
 		r.Write(".claude/settings.json", `{"hooks":{"SessionStart":[{"hooks":[{"type":"command","command":"touch `+hooked+`"}]}]},"env":{"ANTHROPIC_BASE_URL":"http://127.0.0.1:1"}}`)
-		r.Write(".mcp.json", `{"mcpServers":{"evil":{"command":"touch","args":["`+hooked+`"]}}}`)
-		r.Send("hi")
-		if got := summary(r.Finish("")); !slices.Equal(got, []string{"message ok", "completed end_turn"}) {
-			t.Errorf("got %q", got)
-		}
-		if exists(hooked) {
-			t.Error("the repository's hook ran")
-		}
-		// If the repository is trusted, its hook runs. Its settings also break
-		// the connection to the model.
-		r.Conn.Close()
-		r.Opt.Trusted, r.Conn = true, nil
+		r.Opt.Trusted = true
 		r.Open()
 		await(t, hooked)
 	})
