@@ -103,7 +103,7 @@ func conformance(t *testing.T, box runnel.Sandbox, names ...string) {
 				s.Repeats = []string{"Contract", "AttachmentWithBlankText", "StuffedPipes"}
 			}
 			if name != "codex-acp" && name != "claude-agent-acp" { // a turn of the others takes a second; their recordings have the same cases
-				s.Repeats = append(s.Repeats, "PDF", "ApprovalDeniedAndStopped", "InterruptInApproval")
+				s.Repeats = append(s.Repeats, "PDF", "ApprovalDeniedAndStopped", "InterruptInApproval", "ResumeAfterClose")
 			}
 			providertest.Run(t, s)
 		})

@@ -11,6 +11,9 @@ type conversation struct {
 	provider runnel.Provider
 	opt      runnel.Options
 	live     *live          // nil until the agent has started
+	ended    bool           // live is closed
+	settled  bool           // settle was called
+	compared int            // number of the first turns that ReplayEqualsLive compares if the conversation is settled
 	stored   *runnel.Memory // the agent's history of the session, after history has closed the session
 }
 
@@ -58,13 +61,13 @@ func (s Subject) conversations(t *testing.T, common *conversation) map[Scenario]
 // not inherit its state.
 func (c *conversation) take(t *testing.T) *live {
 	t.Helper()
-	if c.stored != nil {
+	if c.ended {
 		c.close()
 	}
 	return c.latest(t)
 }
 
-// latest is like take, but returns the session even if history has closed it.
+// latest is like take, but returns the session even if it is closed.
 func (c *conversation) latest(t *testing.T) *live {
 	t.Helper()
 	if c.live == nil {
@@ -92,6 +95,7 @@ func (c *conversation) history(t *testing.T) *runnel.Memory {
 	if err := l.Close(); err != nil {
 		t.Fatal(detail(err))
 	}
+	c.ended = true
 	log := new(runnel.Memory)
 	history := l.provider.(runnel.Historian).History(t.Context(), runnel.Conversation{AgentSessionID: id, Dir: l.opt.Dir})
 	Record(t, log, "s", runnel.Replay("s", l.provider.Name(), history))
@@ -108,13 +112,29 @@ func (c *conversation) resume(t *testing.T) *live {
 	if err := l.Close(); err != nil {
 		t.Fatal(detail(err))
 	}
-	c.live, c.stored = start(t, c.provider, opt, runnel.Config{Log: l.log}), nil
+	c.live, c.ended, c.stored = start(t, c.provider, opt, runnel.Config{Log: l.log}), false, nil
+	c.live.turns = l.turns
 	return c.take(t)
 }
 
-func (c *conversation) close() {
+// settle makes ReplayEqualsLive compare only the turns until now. It then needs
+// another conversation for a scenario without such a turn.
+func (c *conversation) settle(t *testing.T) {
+	c.settled = true
+	if c.live != nil {
+		c.compared = len(turnsOf(Items(t, c.live.log, "s", "")))
+	}
+}
+
+// end closes the session, but keeps the conversation for history.
+func (c *conversation) end() {
 	if c.live != nil {
 		_ = c.live.Close()
-		c.live, c.stored = nil, nil
+		c.ended = true
 	}
+}
+
+func (c *conversation) close() {
+	c.end()
+	c.live, c.ended, c.compared, c.stored = nil, false, 0, nil
 }

@@ -13,13 +13,13 @@
 // `make docs` generates docs/agents.md from the same files.
 //
 // One agent process serves several cases. Scenarios that complete share one
-// conversation. TestReplayEqualsLive then compares that conversation with the
-// agent's own history, and RejectionReplayed uses the same history. A new
-// process resumes the conversation for the cases that deny, interrupt, attach
-// files, kill and close. A scenario with an entry in Subject.Needs has its own
-// conversation. A case starts its own process only if it suspends processes, or
-// if work outlives the turn. After a failed case, the next case starts a new
-// agent. Each case also runs alone (-run).
+// conversation, and the cases that deny, interrupt, attach files, kill and close
+// continue it. At the end, TestReplayEqualsLive compares the turns of the
+// scenarios that complete with the agent's own history of the conversation, and
+// RejectionReplayed uses the same history. A scenario with an entry in
+// Subject.Needs has its own conversation. A case starts its own process only if
+// it suspends processes, or if work outlives the turn. After a failed case, the
+// next case starts a new agent. Each case also runs alone (-run).
 //
 // Cases run one after another, because some signal or count all descendants of
 // the test process. They wait for events and files, never for a fixed time.
@@ -180,34 +180,38 @@ func Run(t *testing.T, s Subject) {
 	s.run(t, "Question", with(own[Question], s.question))
 	s.run(t, "Failure", with(own[Failure], s.failure))
 	s.run(t, "AttachmentRejected", with(own[Image], s.attachmentRejected)) // last: some agents store its turns differently
-	s.run(t, "TestReplayEqualsLive", func(t *testing.T) { s.replayEqualsLive(t, own) })
-	s.run(t, "RejectionReplayed", with(own[Image], s.rejectionReplayed))
+	asks, files := own[Approval], own[Image]
 	for _, other := range own {
-		if other != c {
-			other.close()
+		other.settle(t) // of the following cases, agents may store turns differently or not at all
+		if other != c && other != asks && other != files {
+			other.end()
 		}
 	}
 
-	s.run(t, "ResumeAfterClose", with(c, s.resumeAfterClose)) // the following cases continue the conversation
-	asks, files := own[Approval], own[Image]
 	s.run(t, "Image", with(c, s.image))
 	s.run(t, "ApprovalDenied", with(asks, s.approvalDenied))
 	s.run(t, "ApprovalDeniedAndStopped", with(asks, s.approvalStopped))
 	s.run(t, "InterruptInText", with(c, func(t *testing.T, c *conversation) { s.interrupt(t, c, LongText) }))
 	s.run(t, "InterruptInTool", with(c, func(t *testing.T, c *conversation) { s.interrupt(t, c, LongTool) }))
 	s.run(t, "InterruptInApproval", with(asks, func(t *testing.T, c *conversation) { s.interrupt(t, c, Approval) }))
-	if asks != c {
-		asks.close()
-	}
 	s.run(t, "AttachmentAlone", with(files, s.attachmentAlone))
 	s.run(t, "AttachmentWithBlankText", with(files, s.attachmentWithBlankText))
 	s.run(t, "PDF", with(files, s.pdf))
-	if files != c {
-		files.close()
+	for _, other := range own {
+		if other != c {
+			other.end()
+		}
 	}
+	s.run(t, "ResumeAfterClose", with(c, s.resumeAfterClose))
 	s.run(t, "ResumeAfterKill", with(c, s.resumeAfterKill))
 	s.run(t, "NothingIsLeft", with(c, s.noProcessAfterClose))
-	c.close()
+	c.end()
+
+	s.run(t, "TestReplayEqualsLive", func(t *testing.T) { s.replayEqualsLive(t, own) })
+	s.run(t, "RejectionReplayed", with(own[Image], s.rejectionReplayed))
+	for _, other := range own {
+		other.close()
+	}
 
 	s.run(t, "Behind", s.backgroundTask)
 	s.run(t, "StuffedPipes", s.agentReadsNothing)

@@ -23,13 +23,20 @@ var replayed = []Scenario{Text, Reasoning, Tool, Parallel, Edit, Approval, Subag
 // played.
 func (s Subject) replayEqualsLive(t *testing.T, conversations map[Scenario]*conversation) {
 	s.needHistory(t)
+	for _, sc := range replayed {
+		c := conversations[sc]
+		if c.settled && s.Prompts[sc] != "" && (c.live == nil || len(c.live.turns[sc]) == 0) {
+			c.close()
+			c.settled = false
+		}
+	}
 	sessions := make(map[*conversation]*live)
 	for _, sc := range replayed {
 		if s.Prompts[sc] == "" {
 			continue
 		}
 		c := conversations[sc]
-		l := c.take(t)
+		l := c.latest(t)
 		sessions[c] = l
 		if len(l.turns[sc]) == 0 {
 			turn := s.play(l, sc)
@@ -78,14 +85,41 @@ func (s Subject) compare(t *testing.T, c *conversation, l *live) *comparison {
 	t.Helper()
 	log := c.history(t)
 	CheckLog(t, log, "s")
-	items := Items(t, l.log, "s", "")
-	found := &comparison{
-		names: s.names(items), live: s.comparable(items), stored: s.comparable(Items(t, log, "s", "")), checked: make(map[string]bool),
+	items, kept := Items(t, l.log, "s", ""), Items(t, log, "s", "")
+	if c.settled {
+		items, kept = firstTurns(items, kept, c.compared, s.TurnsByOrder)
 	}
+	found := &comparison{names: s.names(items), live: s.comparable(items), stored: s.comparable(kept), checked: make(map[string]bool)}
 	for _, id := range rejectedTurns(t, l.log) {
 		found.checked[found.names[id]] = true
 	}
 	return found
+}
+
+// firstTurns returns the live and the stored items of the first n live turns. A
+// stored turn that belongs to no live turn counts as one of them, unless the turns
+// match by their order.
+func firstTurns(live, stored []event.Item, n int, byOrder bool) (first, firstStored []event.Item) {
+	all := turnsOf(live)
+	later := func(turns []string) func(event.Item) bool {
+		return func(it event.Item) bool { return slices.Contains(turns, it.Turn) }
+	}
+	was := all[n:]
+	if byOrder {
+		kept := turnsOf(stored)
+		was = kept[min(n, len(kept)):]
+	}
+	return slices.DeleteFunc(live, later(all[n:])), slices.DeleteFunc(stored, later(was))
+}
+
+// turnsOf returns the ids of the turns of items, in their order.
+func turnsOf(items []event.Item) (turns []string) {
+	for _, it := range items {
+		if !slices.Contains(turns, it.Turn) {
+			turns = append(turns, it.Turn)
+		}
+	}
+	return turns
 }
 
 // check compares the live and stored items of the given turns.
