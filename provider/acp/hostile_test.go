@@ -84,9 +84,8 @@ func TestUntrustedRepository(t *testing.T) {
 func (r *rig) runsNothing(trap *agentrig.Trap) {
 	t, name := r.T, r.Agent.Name
 	t.Helper()
-	r.StillAsks()
-	if told := r.ModelReceived(realagents.Memory); told != readsMemory[name] {
-		t.Errorf("the model was shown what the folder says: %v", told)
+	if os.Getenv("RUNNEL_LONG") != "" { // otherwise, asks only after the agent has used everything
+		r.StillAsks()
 	}
 	// The user may allow the agent to use the skills and subagents of the
 	// folder. Even then, these must not allow tools or run commands.
@@ -95,6 +94,9 @@ func (r *rig) runsNothing(trap *agentrig.Trap) {
 		r.Finish(translate.AllowOnce)
 	}
 	r.StillAsks()
+	if told := r.ModelReceived(realagents.Memory); told != readsMemory[name] {
+		t.Errorf("the model was shown what the folder says: %v", told)
+	}
 	if ran := trap.Ran(); ran != nil {
 		t.Errorf("programs of the folder ran: %q", ran)
 	}
@@ -144,6 +146,9 @@ func TestGeminiReadsNoNestedContextOfUntrustedFolder(t *testing.T) {
 		read()
 		if r.ModelReceived(realagents.Memory) {
 			t.Error("the model was shown what the folder says")
+		}
+		if os.Getenv("RUNNEL_LONG") == "" {
+			return
 		}
 		r.Opt.Trusted, r.Conn = true, nil // proves that the test can fail
 		read()

@@ -1,7 +1,6 @@
 package acp
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -18,23 +17,12 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-func TestSystemPromptReachesTheModel(t *testing.T) {
-	const text = "--settings={} Answer in plain words."
-	for _, name := range []string{"codex-acp", "claude-agent-acp"} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, name)
-			r.Opt.SystemPromptAppend = text
-			r.Play(fakemodel.Step{Text: "Done."})
-			r.Finish("")
-			if !slices.ContainsFunc(r.Model.Requests(), func(q fakemodel.Request) bool { return bytes.Contains(q.Body, []byte(text)) }) {
-				t.Error("the model did not receive the text")
-			}
-		})
-	}
-}
+// hostileText is a text for the system prompt that a program could take for a
+// flag.
+const hostileText = "--settings={} Answer in plain words."
 
-// The adapter for Claude Code passes on the tools, the limit of model calls and
-// further directories.
+// The adapter for Claude Code passes on the tools, the limit of model calls,
+// further directories, the text for the system prompt and the display of reasoning.
 func TestAdapterPassesOptionsOfAStartOn(t *testing.T) {
 	r := newRig(t, "claude-agent-acp")
 	further := filepath.Join(r.Home.Dir, "further")
@@ -50,6 +38,7 @@ func TestAdapterPassesOptionsOfAStartOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Opt.Tools, r.Opt.MaxTurns, r.Opt.AddDirs = []string{"Read", "Bash"}, 1, []string{further}
+	r.Opt.SystemPromptAppend, r.Opt.ThinkingDisplay = hostileText, runnel.ThinkingOmitted
 	r.Play(fakemodel.Step{Blocks: []fakemodel.Block{{Type: "tool_use", Name: "Read", Input: input}}}, fakemodel.Step{Text: "Done."})
 	evs := r.Finish("")
 	var names []string
@@ -84,6 +73,12 @@ func TestAdapterPassesOptionsOfAStartOn(t *testing.T) {
 	if !ok || !strings.Contains(last.Error.Message, "maximum number of turns (1)") {
 		t.Errorf("maxTurns: the turn ended with %+v", evs[len(evs)-1].Body)
 	}
+	if !r.ModelReceived(hostileText) {
+		t.Error("systemPromptAppend: the model did not receive the text")
+	}
+	if asked := r.requestedDisplays(); len(asked) == 0 || slices.Contains(asked, "summarized") {
+		t.Errorf("thinkingDisplay: the model was asked for %q", asked)
+	}
 }
 
 // offeredAdd matches the offer of the tool "add" of the MCP server "t" in a
@@ -92,9 +87,9 @@ func TestAdapterPassesOptionsOfAStartOn(t *testing.T) {
 var offeredAdd = regexp.MustCompile(`"name":\s*"((?:mcp_+)?(?:t[_.-]+)?add)"|(mcp__t__add)`)
 
 // The agent starts the MCP server, offers its tools to the model, and calls
-// them.
+// them. TestModelAndMCPServersOfSessionAreUsed does the same with other agents.
 func TestMCPServersCanBeUsed(t *testing.T) {
-	eachOf(t, []string{"claude-agent-acp", "gemini", "opencode"}, func(t *testing.T, r *rig) {
+	eachOf(t, []string{"claude-agent-acp", "opencode"}, func(t *testing.T, r *rig) {
 		r.callsAdd(r.MarkedMCP())
 	})
 }
@@ -139,8 +134,9 @@ func TestModelOfCopilotReplacesTheConfiguredOne(t *testing.T) {
 }
 
 // GitHub Copilot ignores the MCP servers that it would have to start, so
-// Runnel rejects them. It connects to servers over HTTP.
-func TestCopilotUsesMCPServersOverHTTPOnly(t *testing.T) {
+// Runnel rejects them. It connects to servers over HTTP; see
+// TestModelAndMCPServersOfSessionAreUsed.
+func TestCopilotIsGivenNoMCPServersThatItWouldStart(t *testing.T) {
 	r := newRig(t, "copilot")
 	r.MCP()
 	c, err := r.Provider.Open(t.Context(), r.Opt)
@@ -150,7 +146,6 @@ func TestCopilotUsesMCPServersOverHTTPOnly(t *testing.T) {
 	if runnel.CodeOf(err) != runnel.InvalidRequest || !strings.Contains(err.Error(), "the transport of the server t") {
 		t.Errorf("a server that the agent would start: %v", err)
 	}
-	r.callsAdd(r.MarkedHTTPMCP())
 }
 
 // callsAdd fails the test unless the agent offers the model the tool "add" of
@@ -186,22 +181,22 @@ func (r *rig) callsAdd(marks agentrig.Marks) {
 }
 
 // The agent asks the model that the session selects, and no other. It is not
-// the agent's default.
-func TestModelOfSessionIsAsked(t *testing.T) {
+// the agent's default. It also uses the session's MCP server.
+func TestModelAndMCPServersOfSessionAreUsed(t *testing.T) {
 	for _, tt := range []struct {
-		agent string
-		opt   runnel.Options
-		model string
+		agent  string
+		opt    runnel.Options
+		model  string
+		server func(*agentrig.Rig) agentrig.Marks
 	}{
-		{"copilot", runnel.Options{Model: "gpt-5-mini"}, "gpt-5-mini"}, // the rig's environment has another one
-		{"gemini", runnel.Options{Config: runnel.Values{"model": geminiPro}}, geminiPro},
+		{"copilot", runnel.Options{Model: "gpt-5-mini"}, "gpt-5-mini", (*agentrig.Rig).MarkedHTTPMCP}, // the rig's environment has another model
+		{"gemini", runnel.Options{Config: runnel.Values{"model": geminiPro}}, geminiPro, (*agentrig.Rig).MarkedMCP},
 	} {
 		t.Run(tt.agent, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, tt.agent)
 			r.Opt.Model, r.Opt.Config = tt.opt.Model, tt.opt.Config
-			r.Play(said)
-			r.Finish("")
+			r.callsAdd(tt.server(r.Rig))
 			var models []string
 			for _, q := range r.Model.Requests() {
 				if model := modelOf(q); model != "" {
@@ -234,8 +229,9 @@ func modelOf(q fakemodel.Request) string {
 	return body.Model
 }
 
-// Codex writes in a further directory without asking, and not beside it.
-func TestCodexAdapterWritesInAddedDirectory(t *testing.T) {
+// Codex writes in a further directory without asking, and not beside it. Its model
+// receives the text for the system prompt.
+func TestCodexAdapterPassesOptionsOfAStartOn(t *testing.T) {
 	away, err := os.MkdirTemp("/var/tmp", "runnel-outside-") // the sandbox allows writes below /tmp
 	if err != nil {
 		t.Fatal(err)
@@ -246,11 +242,14 @@ func TestCodexAdapterWritesInAddedDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newRig(t, "codex-acp")
-	r.Opt.AddDirs = []string{further}
+	r.Opt.AddDirs, r.Opt.SystemPromptAppend = []string{further}, hostileText
 	inside, outside := filepath.Join(further, "f"), filepath.Join(away, "f")
 	r.Play(calls(r.words().Shell("touch "+inside+"; touch "+outside)), said)
 	evs, asked := r.DenyAll()
 	if asked > 0 || !agentrig.Exists(inside) || agentrig.Exists(outside) {
 		t.Errorf("asked %d times, further: %v, outside: %v\n%s", asked, agentrig.Exists(inside), agentrig.Exists(outside), dump(evs))
+	}
+	if !r.ModelReceived(hostileText) {
+		t.Error("the model did not receive the text for the system prompt")
 	}
 }
