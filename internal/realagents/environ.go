@@ -14,6 +14,10 @@ type agent struct {
 	args    []string
 	environ func(Home) []string
 	files   func(Home) map[string]string // its configuration files, by path
+
+	// newerNode starts the program with the Node.js in node_modules, even if the
+	// program also runs with an older one, because of compiled.
+	newerNode bool
 }
 
 // agents are the programs that Runnel drives, by provider name.
@@ -27,7 +31,7 @@ var agents = map[string]agent{
 	"claude-agent-acp": {module: "@agentclientprotocol/claude-agent-acp", command: "claude-agent-acp", environ: func(h Home) []string {
 		return append(append(h.claude(), h.xdg()...), h.compiled())
 	}},
-	"gemini":   {module: "@google/gemini-cli", command: "gemini", args: []string{"--acp"}, environ: Home.gemini, files: Home.geminiFiles},
+	"gemini":   {module: "@google/gemini-cli", command: "gemini", args: []string{"--acp"}, environ: Home.gemini, files: Home.geminiFiles, newerNode: true},
 	"opencode": {module: "opencode-ai", command: "opencode", args: []string{"acp"}, environ: Home.opencode, files: Home.opencodeFiles},
 	"copilot":  {module: "@github/copilot", command: "copilot", args: []string{"--acp"}, environ: Home.copilot},
 	"qwen":     {module: "@qwen-code/qwen-code", command: "qwen", args: []string{"--acp"}, environ: Home.qwen, files: Home.qwenFiles},
@@ -122,6 +126,7 @@ remote_plugin = false
 
 func (h Home) gemini() []string {
 	return append(h.xdg(),
+		h.compiled(),
 		"GEMINI_API_KEY=dummy",
 		"GOOGLE_GEMINI_BASE_URL="+h.modelURL,
 		"GEMINI_CLI_NO_RELAUNCH=true",    // otherwise it restarts itself with a bigger heap

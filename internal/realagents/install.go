@@ -52,7 +52,7 @@ func find(t testing.TB, name string, a agent) Binary {
 	if err != nil {
 		absent(t, a.module, err)
 	}
-	if script && pkg.wantsNewerNode() {
+	if script && (a.newerNode || pkg.wantsNewerNode()) {
 		path = launcher(t, modules, name, path)
 	}
 	return Binary{Name: name, Version: pkg.Version, Path: path, Args: a.args}
