@@ -22,7 +22,7 @@ SUPERVISOR := internal/supervisor/bin/supervise_$(shell go env GOARCH)
 AGENTS_READY := test/agents/node_modules/.ready
 PEERS_READY := bench/peers/node_modules/.ready
 CLIENT_READY := test/clients/typescript/node_modules/.ready
-OPENAPI_LINT_READY := tools/openapi/node_modules/.ready
+OPENAPI_READY := tools/openapi/node_modules/.ready
 LINT := go tool -modfile=tools/go.mod golangci-lint
 
 .PHONY: help
@@ -72,8 +72,8 @@ $(CLIENT_READY): test/clients/typescript/package.json test/clients/typescript/pa
 	@npm ci --prefix test/clients/typescript --no-fund --no-audit
 	@touch $@
 
-$(OPENAPI_LINT_READY): tools/openapi/package.json tools/openapi/package-lock.json
-	@echo "installing the linters of the API's document"
+$(OPENAPI_READY): tools/openapi/package.json tools/openapi/package-lock.json
+	@echo "installing the tools for the API's document"
 	@npm ci --prefix tools/openapi --no-fund --no-audit
 	@touch $@
 
@@ -288,7 +288,7 @@ lint: ## run the linters of .golangci.yml (the first time builds them: two minut
 	cd bench && go tool -modfile=../tools/go.mod golangci-lint run ./...
 
 .PHONY: lint-api
-lint-api: $(OPENAPI_LINT_READY) ## check docs/openapi.json with the linters of OpenAPI documents
+lint-api: $(OPENAPI_READY) ## check docs/openapi.json with the linters of OpenAPI documents
 	@REDOCLY_SUPPRESS_UPDATE_NOTICE=true npm run --silent --prefix tools/openapi lint
 
 .PHONY: bench
@@ -331,10 +331,10 @@ docs: $(SUPERVISOR) $(AGENTS_READY) ## ask every agent again what it can do, and
 	go run ./internal/agentdoc
 
 .PHONY: generate
-generate: $(UI_READY) ## write the generated files again
+generate: $(OPENAPI_READY) ## write the generated files again
 	go generate ./...
 	go run ./cmd/runnel openapi --output docs/openapi.json
-	npm run --silent --prefix ui types
+	npm run --silent --prefix tools/openapi types
 	go -C test/clients/go generate ./...
 
 .PHONY: verify
