@@ -8,6 +8,11 @@ import type { Plugin } from "vite";
 
 const least = 1024; // bytes; a smaller file fits into one packet anyway
 
+// Size in bytes above which Brotli does not try its best: for a file of 2.5 MB
+// that takes eight seconds. Only the frame of diagrams is so large, and a browser
+// loads it once.
+const large = 1_000_000;
+
 /**
  * The content codings, by the extension of their files. The server chooses one
  * for each request, see httpapi/coding.go.
@@ -16,7 +21,7 @@ export const codings: Readonly<Record<string, (data: Buffer) => Buffer>> = {
   ".br": (data) =>
     brotliCompressSync(data, {
       params: {
-        [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY,
+        [constants.BROTLI_PARAM_QUALITY]: data.length > large ? 9 : constants.BROTLI_MAX_QUALITY,
         [constants.BROTLI_PARAM_SIZE_HINT]: data.length,
       },
     }),
