@@ -48,6 +48,8 @@ func MarshalBody(b Body) ([]byte, error) {
 		return nil, fmt.Errorf("event: no body")
 	case ItemDelta:
 		return appendDelta(make([]byte, 0, len(deltaHead)+len(b.ItemID)+len(b.DeltaContent)+32), b), nil
+	case ItemDone:
+		return appendDone(nil, b)
 	}
 	return tagged(b.body(), b)
 }
@@ -55,6 +57,9 @@ func MarshalBody(b Body) ([]byte, error) {
 // UnmarshalBody is the inverse of [MarshalBody].
 func UnmarshalBody(data []byte) (Body, error) {
 	if d, ok := parseDelta(data); ok {
+		return d, nil
+	}
+	if d, ok := parseDone(data); ok {
 		return d, nil
 	}
 	typ, err := tag(data, "payload")
