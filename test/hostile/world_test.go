@@ -38,7 +38,8 @@ type world struct {
 	under    []string // the command, with arguments, that runs the program; nil: none
 	path     string   // first directories of PATH; "" for none
 	sessions []string
-	group    *os.File // cgroup of the world's server, or nil
+	group    *os.File              // cgroup of the world's server, or nil
+	others   map[string]procFolder // by path, of the processes that ran before the world and are not its own
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -79,6 +80,7 @@ func newWorld(t *testing.T, user *syscall.Credential, window string) *world {
 		Server: testapi.Server{T: t, Addr: testapi.FreeAddr(t)}, t: t, user: user, dir: dir, data: filepath.Join(dir, "data"), project: filepath.Join(dir, "project"), window: window,
 	}
 	t.Cleanup(w.end)
+	w.others = w.foreign()
 	for _, d := range []string{dir, w.project, filepath.Join(dir, "bin"), filepath.Join(dir, "other")} {
 		if err := os.Mkdir(d, 0o700); err != nil && !os.IsExist(err) {
 			t.Fatal(err)
@@ -236,6 +238,34 @@ type process struct {
 	line       string
 }
 
+// procFolder identifies a folder in /proc, and so its process: the kernel makes
+// another folder for another process with the same id.
+type procFolder struct {
+	inode   uint64
+	created syscall.Timespec
+}
+
+func procFolderOf(dir string) (f procFolder, ok bool) {
+	var st syscall.Stat_t
+	if syscall.Stat(dir, &st) != nil {
+		return f, false
+	}
+	return procFolder{st.Ino, st.Ctim}, true
+}
+
+// foreign returns the folders of the processes that run now and do not belong to
+// the world.
+func (w *world) foreign() map[string]procFolder {
+	found := make(map[string]procFolder)
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		if f, ok := procFolderOf(dir); ok && !w.has(dir, process{}) {
+			found[dir] = f
+		}
+	}
+	return found
+}
+
 // processes returns the processes of the world, without its server: all
 // processes of the world's user. If that is the user who runs the test, it
 // returns the processes that run from, work in or name the world's folder, and
@@ -247,6 +277,9 @@ func (w *world) processes() []process {
 		pid, _ := strconv.Atoi(filepath.Base(dir))
 		if w.cmd != nil && w.cmd.Process != nil && pid == w.cmd.Process.Pid || pid == os.Getpid() {
 			continue
+		}
+		if f, ok := procFolderOf(dir); ok && f == w.others[dir] {
+			continue // without a look at its status, which the kernel writes slowly
 		}
 		line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
 		args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
