@@ -2,4 +2,4 @@
 
 package sim
 
-func init() { slower = 10 }
+func init() { slower = 25 }
