@@ -70,7 +70,7 @@ func TestDocumentIsCommitted(t *testing.T) {
 
 // The document avoids what generators of clients cannot handle.
 func TestDocumentSuitsGenerators(t *testing.T) {
-	d := newRig(t).document()
+	d := theDocument(t)
 	for name, s := range d.Components.Schemas {
 		walk(s, name, func(s *schema, path string) {
 			if several, ok := s.Type.([]any); ok {
@@ -134,7 +134,7 @@ func TestDocumentSuitsGenerators(t *testing.T) {
 
 // Every event, frame and message has a description.
 func TestDocumentSaysWhatThingsOnTheWireMean(t *testing.T) {
-	d := newRig(t).document()
+	d := theDocument(t)
 	for _, name := range []string{"Event", "TurnFrame", "SessionFrame", "ClientMessage", "ServerMessage"} {
 		for value, s := range d.Members(d.Components.Schemas[name]) {
 			if s.Description == "" {
@@ -147,7 +147,7 @@ func TestDocumentSaysWhatThingsOnTheWireMean(t *testing.T) {
 // Every field and every enumerated type has a description, except fields that
 // refer to another component and fields that have only one value.
 func TestDocumentDescribesEveryField(t *testing.T) {
-	d := newRig(t).document()
+	d := theDocument(t)
 	used := make(map[string]bool)
 	for component, s := range d.Components.Schemas {
 		if len(s.Enum) > 0 && s.Description == "" {
@@ -176,10 +176,7 @@ func TestDocumentDescribesEveryField(t *testing.T) {
 // Requests allow only the described fields, except in options. Answers allow
 // further fields.
 func TestRequestsAreStrictAndAnswersOpen(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
-	d := newRig(t).document()
+	d := theDocument(t)
 	requests, answers := []*schema{d.WebSocket.Client}, []*schema{d.WebSocket.Server}
 	for _, methods := range d.Paths {
 		for _, op := range methods {

@@ -122,7 +122,7 @@ func TestStoredConversationsAreListedByPage(t *testing.T) {
 			t.Errorf("%s: %d %s", query, w.Code, w.Body)
 		}
 	}
-	rg.answers(rg.document(), "GET", "/api/conversations", "/api/conversations?limit=1", "")
+	rg.answers(theDocument(t), "GET", "/api/conversations", "/api/conversations?limit=1", "")
 }
 
 func TestStoredConversationNamesItsSession(t *testing.T) {

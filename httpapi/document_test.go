@@ -28,11 +28,21 @@ type (
 	document = testschema.Document
 )
 
-func (rg *rig) document() document {
-	rg.t.Helper()
-	d, err := testschema.Parse(rg.do("GET", "/openapi.json", "").Body.Bytes())
+// parsed is the document that every server of this version serves, as
+// TestDocumentIsCommitted checks. Tests must not change it.
+var parsed = sync.OnceValues(func() (document, error) {
+	data, err := Document()
 	if err != nil {
-		rg.t.Fatal(err)
+		return document{}, err
+	}
+	return testschema.Parse(data)
+})
+
+func theDocument(t *testing.T) document {
+	t.Helper()
+	d, err := parsed()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return d
 }
@@ -40,7 +50,7 @@ func (rg *rig) document() document {
 // Every route except the page's is described, and every described route exists.
 func TestDocumentHasTheRoutesOfTheRouter(t *testing.T) {
 	rg := newRig(t)
-	d := rg.document()
+	d := theDocument(t)
 	described := map[string]bool{}
 	for path, methods := range d.Paths {
 		for method := range methods {
@@ -64,7 +74,7 @@ func TestDocumentHasTheRoutesOfTheRouter(t *testing.T) {
 func TestDocumentHasTheFieldsThatRequestsTake(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t)
-	d := rg.document()
+	d := theDocument(t)
 	id := rg.create()
 	checked := 0
 	for path, methods := range d.Paths {
@@ -173,7 +183,7 @@ func (rg *rig) answers(d document, method, path, target, body string) map[string
 func TestAnswersAreAsDescribed(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t)
-	d := rg.document()
+	d := theDocument(t)
 	dir := url.QueryEscape(rg.dir)
 	id := rg.answers(d, "POST", "/api/session/create", "/api/session/create", `{"cliType":"script","projectDir":"`+rg.dir+`","options":{"later":1}}`)["sessionId"].(string)
 	for _, prompt := range []string{"tools", `{"steps":[{"plan":[{"content":"do","status":"pending"}]},{"text":"a"},{"fail":{"code":"RATE_LIMITED","message":"m","details":{"a":1}}}]}`} {
@@ -225,7 +235,7 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 	s := serve(t, func(_ *Config, c *gateway.Config) {
 		c.Conversations, c.Providers = true, append(c.Providers, &storingMore{Provider: script.New()})
 	})
-	d := s.document()
+	d := theDocument(t)
 	id := s.create()
 	s.do("POST", "/api/session/"+id+"/options", `{"config":{"pace":"fast"}}`)
 	turn := d.Paths["/api/harness/turn"]["post"].Responses["200"].Content["text/event-stream"].Schema
@@ -362,8 +372,7 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 
 // The routes that the README names exist.
 func TestReadmeNamesRoutesThatExist(t *testing.T) {
-	rg := newRig(t)
-	d := rg.document()
+	d := theDocument(t)
 	text, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func TestRetentionIsPreviewedAndApplied(t *testing.T) {
 	if x.Count != 1 || x.Sessions[0].SessionID != old || x.Sessions[0].Reason != "age" || x.Sessions[0].ProjectDir != rg.dir || x.FreedBytes == 0 {
 		t.Errorf("preview: %+v", x)
 	}
-	rg.answers(rg.document(), "GET", "/api/retention", "/api/retention?olderThan=1ns&maxMib=5", "")
+	rg.answers(theDocument(t), "GET", "/api/retention", "/api/retention?olderThan=1ns&maxMib=5", "")
 	working := rg.create()
 	rg.prompt(working, "hang")
 	for target, body := range map[string]string{
@@ -128,7 +128,7 @@ func TestRetentionNamesAndRemovesWorktrees(t *testing.T) {
 			t.Errorf("the preview removed %s", w.Root)
 		}
 	}
-	rg.answers(rg.document(), "GET", "/api/retention", "/api/retention?olderThan=1ns", "")
+	rg.answers(theDocument(t), "GET", "/api/retention", "/api/retention?olderThan=1ns", "")
 	check("applied", call[gateway.Expiry](rg, "POST", "/api/retention", `{"olderThan":"1ns"}`, 200))
 	if exists(t, cleanTree.Root) || exists(t, ignoredTree.Root) || !exists(t, filepath.Join(workTree.Root, "new.txt")) {
 		t.Error("the wrong worktrees are left")

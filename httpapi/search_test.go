@@ -73,7 +73,7 @@ func TestSearchOverTheAPI(t *testing.T) {
 			t.Errorf("%s: %d %s", query, w.Code, w.Body)
 		}
 	}
-	rg.answers(rg.document(), "GET", "/api/search", "/api/search?q=zebra", "")
+	rg.answers(theDocument(t), "GET", "/api/search", "/api/search?q=zebra", "")
 }
 
 func TestSearchOfAnotherProjectFindsNothing(t *testing.T) {

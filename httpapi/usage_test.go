@@ -81,7 +81,7 @@ func TestUsageIsTotalled(t *testing.T) {
 			t.Errorf("%s: %d %s, want %s", query, w.Code, w.Body, want)
 		}
 	}
-	rg.answers(rg.document(), "GET", "/api/usage", "/api/usage?by=session", "")
+	rg.answers(theDocument(t), "GET", "/api/usage", "/api/usage?by=session", "")
 }
 
 // A token of one project gets the totals of that project only.
