@@ -132,7 +132,7 @@ export async function forms(w: Walk) {
   await page.goto(`${server.origin}/?new`);
   await page.getByRole("button", { name: /^Agent: / }).click();
   await page.getByRole("button", { name: "Check again" }).click();
-  await page.getByText("checking…").waitFor();
+  await page.getByText("checking…").first().waitFor();
   await visit("agents");
   await page.keyboard.press("Escape");
   await page.route("**/api/agents/*/mcp", (r) =>
