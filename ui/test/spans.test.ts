@@ -1,9 +1,12 @@
+import { parser as cpp } from "@lezer/cpp";
 import { parser as go } from "@lezer/go";
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { colour } from "../src/text/colours";
 import { languageOf, languageOfFile } from "../src/text/language";
 import { byLine, colourHunk, type Span, type Token } from "../src/text/spans";
+
+afterEach(() => vi.restoreAllMocks());
 
 const textOf = (spans: readonly Span[]) => spans.map((s) => s.text).join("");
 
@@ -22,6 +25,16 @@ describe("byLine", () => {
         expect(byLine(text, tokens).map(textOf)).toEqual(text.split("\n"));
       }),
     );
+  });
+});
+
+describe("colour", () => {
+  it("gives up a text for which the parser needs too long", () => {
+    let now = 0;
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => now++); // 1 ms for each step of the parser
+    expect(colour(go, "return 1")).not.toEqual([]);
+    expect(colour(cpp, '{"a":'.repeat(12_000))).toEqual([]);
+    expect(clock.mock.calls.length).toBeLessThan(2000);
   });
 });
 

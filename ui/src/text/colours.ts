@@ -1,9 +1,9 @@
 // Colours program text. This module is a script of its own, and so is each
-// grammar. The parsers need time in proportion to the text, whatever the text
-// is, so a hostile file cannot stop the page as it could with regular
-// expressions.
+// grammar. For nearly all texts, the parsers need time in proportion to the
+// text. Of others, such as hostile ones, nothing is coloured, so that they cannot
+// stop the page.
 
-import type { Parser } from "@lezer/common";
+import type { Parser, Tree } from "@lezer/common";
 import { highlightTree, tags as t, tagHighlighter } from "@lezer/highlight";
 import type { Token } from "./spans";
 
@@ -26,11 +26,28 @@ const highlighter = tagHighlighter([
   },
 ]);
 
-/** Returns the coloured parts of a text, in order and without overlaps. */
+const longest = 500; // ms
+
+/**
+ * Returns the coloured parts of a text, in order and without overlaps; none if
+ * the parser needs too long.
+ */
 export function colour(parser: Parser, text: string): Token[] {
   const out: Token[] = [];
-  highlightTree(parser.parse(text), highlighter, (from, to, style) => {
+  const tree = parsed(parser, text);
+  if (!tree) return out;
+  highlightTree(tree, highlighter, (from, to, style) => {
     out.push({ from, to, style: style.split(" ", 1)[0] ?? "" });
   });
   return out;
+}
+
+function parsed(parser: Parser, text: string): Tree | undefined {
+  const end = performance.now() + longest;
+  const parse = parser.startParse(text);
+  for (;;) {
+    const tree = parse.advance();
+    if (tree) return tree;
+    if (performance.now() > end) return undefined;
+  }
 }
