@@ -79,6 +79,10 @@ type Checker struct {
 	// must lie in one of them. Default: none
 	Roots []string
 
+	// InPlace means that the Roots have no symbolic links. A root whose path has
+	// one by then contains nothing. Default: a root is what its links lead to
+	InPlace bool
+
 	// Uploads contains the clients' uploads. An attached path may also lie in
 	// its folder. Default: none
 	Uploads *Store
@@ -212,9 +216,10 @@ func hasParent(path string) bool {
 type folders struct{ all []*folder }
 
 type folder struct {
-	path string
-	root *os.Root
-	err  error
+	path    string
+	inPlace bool // see Checker.InPlace
+	root    *os.Root
+	err     error
 }
 
 // folders returns the roots and the folder of the uploads. A folder whose path
@@ -232,6 +237,10 @@ func (c Checker) folders() *folders {
 		}
 	}
 	for _, r := range c.Roots {
+		if c.InPlace && filepath.IsAbs(r) {
+			fs.all = append(fs.all, &folder{path: filepath.Clean(r), inPlace: true})
+			continue
+		}
 		add(r)
 	}
 	if c.Uploads != nil {
@@ -242,7 +251,11 @@ func (c Checker) folders() *folders {
 
 func (f *folder) open() (*os.Root, error) {
 	if f.root == nil && f.err == nil {
-		f.root, f.err = nofollow.Root(f.path)
+		open := nofollow.Root
+		if f.inPlace {
+			open = nofollow.RootInPlace
+		}
+		f.root, f.err = open(f.path)
 	}
 	return f.root, f.err
 }

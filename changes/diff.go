@@ -192,7 +192,7 @@ func (d *Diff) header(line string) {
 
 // untracked reads a file that git does not know yet.
 func (d *Diff) untracked(dir string) error {
-	root, err := nofollow.Root(dir)
+	root, err := nofollow.RootInPlace(dir)
 	if err != nil {
 		return runnel.Fail(runnel.WorkingRootInaccessible, "the session's folder cannot be opened", err)
 	}
@@ -228,7 +228,7 @@ func (d *Diff) untracked(dir string) error {
 
 // seen stands for the content of a file in a folder, which may be absent.
 func seen(dir, path string) (string, error) {
-	root, err := nofollow.Root(dir)
+	root, err := nofollow.RootInPlace(dir)
 	if err != nil {
 		return "", runnel.Fail(runnel.WorkingRootInaccessible, "the session's folder cannot be opened", err)
 	}

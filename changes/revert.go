@@ -73,7 +73,7 @@ func (g *Git) revertible(ctx context.Context, r *repository, path string) (Chang
 // keep stores the content of a file as a git object and returns its id, or ""
 // if there is no content that can be stored.
 func (g *Git) keep(ctx context.Context, r *repository, path string) (string, error) {
-	root, err := nofollow.Root(r.folder.Dir)
+	root, err := nofollow.RootInPlace(r.folder.Dir)
 	if err != nil {
 		return "", runnel.Fail(runnel.WorkingRootInaccessible, "the session's folder cannot be opened", err)
 	}
@@ -124,7 +124,7 @@ func (g *Git) restore(ctx context.Context, r *repository, e ChangedFile) error {
 // remove removes a file of the folder, or a link. No folder on the way may be a
 // link.
 func remove(dir, path string) error {
-	root, err := nofollow.Root(dir)
+	root, err := nofollow.RootInPlace(dir)
 	if err != nil {
 		return runnel.Fail(runnel.WorkingRootInaccessible, "the session's folder cannot be opened", err)
 	}

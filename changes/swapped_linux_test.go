@@ -150,6 +150,29 @@ func TestAttacksOnFoldersWork(t *testing.T) {
 	}
 }
 
+// An agent in the sandbox of a folder around the session's folder can replace
+// that folder by a link, too, just when git has listed the files. The server
+// itself reads and removes files that git does not know yet.
+func TestServerStaysInFolderThatIsReplaced(t *testing.T) {
+	rg := newRig(t)
+	id := rg.outside()
+	link := filepath.Join(rg.folder.Dir, "link")
+	d := &Diff{}
+	d.Path = "id"
+	if err := d.untracked(link); err == nil || len(d.Hunks) > 0 {
+		t.Errorf("a diff shows a file outside of the folder: %v, %v", d.Hunks, err)
+	}
+	if got, err := seen(link, "id"); err == nil {
+		t.Errorf("a file outside of the folder was read: %s", got)
+	}
+	if err := remove(link, "id"); err == nil {
+		t.Error("a file outside of the folder was removed")
+	}
+	if _, err := os.Stat(id); err != nil {
+		t.Error(err)
+	}
+}
+
 // A link in the place of a submodule's repository would show the commit that
 // another repository has checked out.
 func TestSubmoduleShowsNothingOfAnotherRepository(t *testing.T) {

@@ -116,20 +116,14 @@ func (s *Service) Project(dir string) Project { return Project{s, dir} }
 // open opens the project's directory. If an element of its path has become a
 // symbolic link, open fails.
 func (p Project) open() (*os.Root, error) {
-	root, err := nofollow.Root(p.dir)
-	if err != nil {
+	root, err := nofollow.RootInPlace(p.dir)
+	switch {
+	case errors.Is(err, nofollow.ErrLink):
+		return nil, ErrLink
+	case err != nil:
 		return nil, ErrNotFound
 	}
-	real, err := filepath.EvalSymlinks(p.dir)
-	if err == nil && real == p.dir {
-		named, err := os.Lstat(p.dir)
-		opened, err2 := root.Stat(".")
-		if err == nil && err2 == nil && os.SameFile(named, opened) {
-			return root, nil
-		}
-	}
-	_ = root.Close()
-	return nil, ErrLink
+	return root, nil
 }
 
 // local returns path in the form that package os uses, or an error if it is not

@@ -204,7 +204,7 @@ func currentText(dir string, ch event.Change) (text *string, problem string) {
 	if files.Secret(filepath.ToSlash(rel)) {
 		return nil, "Files like this one usually hold secrets, so Runnel does not read it."
 	}
-	root, err := nofollow.Root(dir)
+	root, err := nofollow.RootInPlace(dir)
 	if err != nil {
 		return nil, "The session's folder cannot be opened."
 	}

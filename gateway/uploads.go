@@ -131,7 +131,7 @@ func (u *uploads) check(ctx context.Context, p Prompt, s *runnel.Session, dir st
 	if err != nil {
 		return in, err
 	}
-	checked := attach.Checker{Roots: []string{dir}, Uploads: u.store, Accepts: accepts}.Check(p.Attachments)
+	checked := attach.Checker{Roots: []string{dir}, InPlace: true, Uploads: u.store, Accepts: accepts}.Check(p.Attachments)
 	in.Attachments, in.Rejected = checked.Attachments, checked.Rejected
 	return in, in.CheckRejected()
 }

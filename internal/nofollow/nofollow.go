@@ -28,6 +28,26 @@ var (
 // symbolic links in the name.
 func Root(name string) (*os.Root, error) { return os.OpenRoot(inside(name)) }
 
+// RootInPlace opens a directory whose path has no symbolic links. It returns
+// ErrLink if an element of the path is a link now. A program that replaces an
+// element again and again gains nothing.
+func RootInPlace(name string) (*os.Root, error) {
+	root, err := Root(name)
+	if err != nil {
+		return nil, ErrUnreadable
+	}
+	real, err := filepath.EvalSymlinks(name)
+	if err == nil && real == filepath.Clean(name) {
+		named, err := os.Lstat(name)
+		opened, err2 := root.Stat(".")
+		if err == nil && err2 == nil && os.SameFile(named, opened) {
+			return root, nil
+		}
+	}
+	_ = root.Close()
+	return nil, ErrLink
+}
+
 // inside returns the name of the directory itself within a directory. If name
 // is a pipe, opening the result fails at once.
 func inside(name string) string { return name + string(filepath.Separator) + "." }

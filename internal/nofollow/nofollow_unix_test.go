@@ -114,3 +114,26 @@ func TestOpenFollowsNoLink(t *testing.T) {
 		}
 	}
 }
+
+func TestRootInPlaceFollowsNoLink(t *testing.T) {
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(name string) string { return filepath.Join(base, name) }
+	if err := os.MkdirAll(in("a/b"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("a", in("link")); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]error{"a/b": nil, "link": ErrLink, "link/b": ErrLink, "none": ErrUnreadable} {
+		root, err := RootInPlace(in(path))
+		if !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", path, err, want)
+		}
+		if err == nil {
+			root.Close()
+		}
+	}
+}
