@@ -61,7 +61,7 @@ func run(args []string) (int, error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	leaveKeyring()
-	if err := limitSockets(); err != nil {
+	if err := limitCalls(); err != nil {
 		return 0, err
 	}
 	pid, err := syscall.ForkExec(o.program[0], o.program, &syscall.ProcAttr{
@@ -70,7 +70,8 @@ func run(args []string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("start %s: %w", o.program[0], err)
 	}
-	leaveDescriptors(pid)
+	leave(pid, unix.RLIMIT_NOFILE)
+	leave(pid, unix.RLIMIT_NPROC)
 	for fd := range 3 { // the agent alone holds its channels, so their end is its end
 		_ = unix.Close(fd)
 	}
@@ -82,19 +83,21 @@ func run(args []string) (int, error) {
 	return await(pid), nil
 }
 
-// leaveDescriptors lowers the limit of the agent's descriptors below that of this
-// process. The kernel lets a program send descriptors only while all programs of
-// its user have fewer under way than its own limit. Otherwise an agent could
-// keep the bridges of all sandboxes from the proxy, and the server from starting
-// agents.
-func leaveDescriptors(pid int) {
+// leave lowers a limit of the agent below that of this process.
+//
+// The kernel lets a program send descriptors only while all programs of its user
+// have fewer under way than its own limit. Otherwise an agent could keep the
+// bridges of all sandboxes from the proxy, and the server from starting agents.
+// With as many processes as its user may have, an agent could end the server,
+// which then cannot start a thread.
+func leave(pid, limit int) {
 	var ours, agents unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &ours) != nil || unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &agents) != nil {
+	if unix.Getrlimit(limit, &ours) != nil || unix.Prlimit(pid, limit, nil, &agents) != nil {
 		return // the agent has already ended
 	}
 	agents.Max = min(agents.Max, ours.Max-ours.Max/4)
 	agents.Cur = min(agents.Cur, agents.Max)
-	_ = unix.Prlimit(pid, unix.RLIMIT_NOFILE, &agents, nil)
+	_ = unix.Prlimit(pid, limit, &agents, nil)
 }
 
 // check returns an error if the path in the sandbox is another file or directory

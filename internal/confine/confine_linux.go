@@ -47,8 +47,12 @@ func become(args []string) error {
 	if version < MinVersion {
 		return fmt.Errorf("this kernel has version %d of Landlock; want %d or newer", version, MinVersion)
 	}
-	runtime.LockOSThread()                                              // the keyring and the capabilities are those of a thread
-	_, _ = unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0) // fails only if the kernel has no keyrings for this process
+	runtime.LockOSThread() // the keyring and the capabilities are those of a thread
+	// Without keyrings for this process, this fails, too. But another agent may
+	// also have as many keys as the user may have.
+	if _, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); errors.Is(err, unix.EDQUOT) {
+		return fmt.Errorf("leave the keyring of the user's session: %w", err)
+	}
 	allowed, err := open(rules)
 	if err != nil {
 		return err

@@ -159,19 +159,28 @@ func TestSandboxShowsOnlyTheInstallationBesideADirectoryOfThePath(t *testing.T) 
 	}
 }
 
-// An agent that has as many descriptors under way as it may must leave some for
-// the bridges of other sandboxes and for the server.
-func TestAgentsLimitOfDescriptorsIsBelowThatOfTheServer(t *testing.T) {
+// An agent that has as many descriptors under way, or as many processes, as it
+// may must leave some for the bridges of other sandboxes and for the server.
+func TestAgentsLimitsAreBelowThoseOfTheServer(t *testing.T) {
 	w := newWorld(t)
-	var ours unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &ours); err != nil {
-		t.Fatal(err)
-	}
-	most := ours.Max - ours.Max/4
-	// The bridge lowers the limit just after the agent has started.
-	out, _ := run(t, w.box(fmt.Sprintf("i=0; while [ $i -lt 2000 ] && [ $(ulimit -Hn) -gt %d ]; do i=$((i+1)); done; ulimit -Hn", most)))
-	if n, err := strconv.ParseUint(strings.TrimSpace(out), 10, 64); err != nil || n > most {
-		t.Errorf("the limit in the sandbox is %q, outside %d", out, ours.Max)
+	for name, limit := range map[string]int{"open files": unix.RLIMIT_NOFILE, "processes": unix.RLIMIT_NPROC} {
+		var ours unix.Rlimit
+		if err := unix.Getrlimit(limit, &ours); err != nil {
+			t.Fatal(err)
+		}
+		if ours.Max == unix.RLIM_INFINITY {
+			ours.Max = 100_000
+			if err := unix.Prlimit(0, limit, &ours, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		most := ours.Max - ours.Max/4
+		// The bridge lowers the limit just after the agent has started.
+		out, _ := run(t, w.box(fmt.Sprintf(`limit() { while read -r line; do case $line in "Max %[1]s "*) set -- ${line#"Max %[1]s"}; echo $2;; esac; done < /proc/self/limits; }
+			i=0; while [ $i -lt 2000 ] && [ $(limit) -gt %[2]d ]; do i=$((i+1)); done; limit`, name, most)))
+		if n, err := strconv.ParseUint(strings.TrimSpace(out), 10, 64); err != nil || n > most {
+			t.Errorf("the limit of %s in the sandbox is %q, outside %d", name, out, ours.Max)
+		}
 	}
 }
 
