@@ -389,6 +389,7 @@ type Options struct {
 	Extensions            Extensions                 `json:"-"` // options of a Run in the form of the universal API. Default: none
 	Takeover              Takeover                   `json:"-"` // lets the agent outlive this process for a while. Default: it does not
 	Dir                   string                     `json:"-"` // Default: the current directory
+	InPlace               bool                       `json:"-"` // Dir and AddDirs are paths without links, and a sandbox is not made if they have one by then. Default: a sandbox has what links lead to
 	Resume                string                     `json:"-"` // the agent's own id of a conversation, or ResumeLast. Default: a new one
 	Fork                  bool                       `json:"-"` // start with a copy of the conversation Resume, which stays unchanged. Default: continue that conversation
 	ServerDisallowedTools []string                   `json:"-"` // tools that the server disallows; no effect on agents that cannot leave tools out. Default: none

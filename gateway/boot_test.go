@@ -246,7 +246,7 @@ func TestEveryOptionIsInTheFingerprintOrLeftOut(t *testing.T) {
 	covered := []string{"Dir", "Path", "Env", "ServerDisallowedTools", "Delegation", "Subagents", "Trusted", "UntrustedDirs", "Allowed"}
 	leftOut := []string{ // options of the server or of one run, and those that are equal for all agents of a session
 		"Extensions", "Takeover", "Resume", "Fork", "EndWithContext", "OneTurn", "AllowBypass", "Timeout", "Approve", "Judge", "Tap", "Tapping", "Filter", "Counters", "Warn",
-		"Limits", "Protected", "Withheld", "RefusedPorts", "Reached", "Unknown",
+		"Limits", "InPlace", "Protected", "Withheld", "RefusedPorts", "Reached", "Unknown",
 	}
 	for f := range reflect.TypeFor[runnel.Options]().Fields() {
 		if f.Tag.Get("json") == "-" && !slices.Contains(covered, f.Name) && !slices.Contains(leftOut, f.Name) {

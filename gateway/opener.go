@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync/atomic"
@@ -223,13 +224,18 @@ func (o *opener) conversation(ctx context.Context, rec store.Session) (id string
 
 // complete adds the server's own options to those of a client. It returns an
 // error if opt.AddDirs contains a directory that conflicts with the server's
-// data directory.
+// data directory, or for a sandbox a path with a link. An agent in the sandbox
+// of a directory around such a link can lead it to another project.
 func (o *opener) complete(opt runnel.Options, dir string) (runnel.Options, error) {
-	for _, d := range opt.AddDirs {
+	for i, d := range opt.AddDirs {
+		if opt.Sandbox.IsOn() && !InPlace(filepath.Clean(d)) {
+			return opt, runnel.Fail(runnel.WorkingRootConflict, fmt.Sprintf("addDirs.%d: the path leads through a link, which an agent in another sandbox could replace; name the directory to which it leads", i))
+		}
 		if err := o.projects.checkDataDir(canonical(d)); err != nil {
 			return opt, err
 		}
 	}
+	opt.InPlace = true
 	opt.Dir, opt.AllowBypass, opt.Filter, opt.Trusted = dir, o.cfg.AllowBypass, o.cfg.Filter, o.projects.trusts(dir)
 	opt.UntrustedDirs = Untrusted(o.cfg.TrustedDirs, opt.AddDirs)
 	opt.Protected, opt.Withheld, opt.RefusedPorts = o.protected(), o.withheld(), o.cfg.RefusedPorts

@@ -214,7 +214,7 @@ func (e *surroundings) rewrite(cmd *Command, k kept, opt runnel.Options) error {
 		edit = func(content []byte) []byte { return cmd.Enclosure.Edit(content, cmd.Broker != nil) }
 	}
 	box := sandbox.Box{
-		Dir: dir, Dirs: opt.AddDirs, State: cmd.Enclosure.State, Files: files,
+		Dir: dir, Dirs: opt.AddDirs, InPlace: opt.InPlace, State: cmd.Enclosure.State, Files: files,
 		Copies: cmd.Enclosure.Copies, Edit: edit, Scratch: filepath.Join(e.dir, copyDir), Read: cmd.Enclosure.Read, Private: cmd.Enclosure.Private,
 		Allowed: allowances(opt.Allowed), Protected: opt.Protected, Withheld: opt.Withheld, Program: cmd.Path, Args: cmd.Args, Env: overridden(cmd.Env, slices.Concat(cmd.Enclosure.Env, cmd.Enclosure.Quiet)), Start: cmd.dir,
 		Socket: filepath.Join(e.dir, socketDir), Ports: k.Policy.Ports(),

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -14,7 +15,11 @@ func (b Box) check() (g guard, dirs []string, err error) {
 		return g, nil, err
 	}
 	for _, dir := range append([]string{b.Dir}, b.Dirs...) {
-		dirs = append(dirs, real(dir))
+		found := real(dir)
+		if b.InPlace && found != filepath.Clean(dir) {
+			return g, nil, &Error{Why: dir + ", or a directory above it, was replaced by a link to another place", Fix: "Restore the directory."}
+		}
+		dirs = append(dirs, found)
 	}
 	obeyed := b.obeyed(g)
 	for _, dir := range dirs {

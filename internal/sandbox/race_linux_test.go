@@ -38,21 +38,25 @@ func TestDirectoryThatIsReplacedByALinkIsNotInTheSandbox(t *testing.T) {
 	if os.Getenv("RUNNEL_LONG") != "" {
 		tries = 200
 	}
-	for name, path := range map[string]string{"directory of the session": "package", "repository": ".git"} {
+	for name, c := range map[string]struct{ path, to, secret string }{
+		"directory of the session":                           {"package", ".ssh", "id"},
+		"directory of the session, by a link to another one": {"package", "code/other", "file"},
+		"repository": {".git", ".ssh", "id"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			raced, link := filepath.Join(w.project, path), filepath.Join(w.project, "link")
+			raced, link := filepath.Join(w.project, c.path), filepath.Join(w.project, "link")
 			if err := os.MkdirAll(filepath.Join(raced, "hooks"), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.WriteFile(filepath.Join(raced, "HEAD"), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Symlink(filepath.Join(w.home, ".ssh"), link); err != nil {
+			if err := os.Symlink(filepath.Join(w.home, filepath.FromSlash(c.to)), link); err != nil {
 				t.Fatal(err)
 			}
-			b := w.box("cat " + filepath.Join(raced, "id"))
-			if path == "package" {
+			b := w.box("cat " + filepath.Join(raced, c.secret))
+			if b.InPlace = true; c.path == "package" {
 				b.Dir = raced
 			}
 			exchange(t, raced, link)

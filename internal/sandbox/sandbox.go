@@ -21,6 +21,10 @@ type Box struct {
 	Dir  string   // the project, writable
 	Dirs []string // further directories of the session, writable
 
+	// InPlace means that Dir and Dirs had no symbolic links when somebody chose
+	// them. If one has a link now, another sandbox may have put it there.
+	InPlace bool
+
 	// State is what the agent stores: directories that are writable, and
 	// created if they are missing.
 	State []string

@@ -1,6 +1,7 @@
 package guardrails
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"os/exec"
@@ -38,12 +39,16 @@ func TestSandboxIsRefusedNotIgnored(t *testing.T) {
 		{"home", project(map[string]any{"addDirs": []string{w.home.Dir}}), http.StatusConflict, "no sandbox may show"},
 		{"secrets", project(map[string]any{"addDirs": []string{filepath.Join(w.home.Dir, ".ssh")}}), http.StatusConflict, "no sandbox may show"},
 		{"settings of the server's git", project(map[string]any{"addDirs": []string{filepath.Join(w.home.Dir, ".cache", "runnel", "git")}}), http.StatusConflict, "no sandbox may write"},
+		{"a directory behind a link", project(map[string]any{"addDirs": []string{filepath.Join(w.home.Dir, "link")}}), http.StatusConflict, "leads through a link"},
 		{"the user's settings of git", project(map[string]any{"addDirs": []string{filepath.Join(w.home.Dir, ".config", "git")}}), http.StatusConflict, "no sandbox may write"},
 	} {
-		for _, dir := range []string{".ssh", ".cache/runnel/git", ".config/git"} {
+		for _, dir := range []string{".ssh", ".cache/runnel/git", ".config/git", "folder"} {
 			if err := os.MkdirAll(filepath.Join(w.home.Dir, dir), 0o700); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if err := os.Symlink("folder", filepath.Join(w.home.Dir, "link")); err != nil && !errors.Is(err, os.ErrExist) {
+			t.Fatal(err)
 		}
 		id, code, message := w.create(c.options)
 		if code != c.code || !strings.Contains(message, c.want) {
