@@ -27,13 +27,13 @@ type Allowance struct {
 // daemons, profiles of browsers and mail programs, what a desktop starts, and
 // histories. The state of Runnel's agents is in Box.Withheld.
 var withheld = []string{
-	".cursor", ".aider", ".continue", ".kimi", ".grok", ".amp", ".goose", ".codeium", ".config/goose", ".config/amp", ".local/share/amp",
+	".agents", ".config/agents", ".cursor", ".aider", ".continue", ".kimi", ".grok", ".amp", ".goose", ".codeium", ".config/goose", ".config/amp", ".local/share/amp",
 	".config/runnel", ".local/share/runnel", ".local/state/runnel", ".cache/runnel",
 	".colima", ".lima", ".rd", ".orbstack", ".minikube", ".local/share/containers", ".local/share/docker", ".config/docker",
 	".config/vivaldi", ".config/opera", ".config/google-chrome-beta", ".config/google-chrome-unstable", ".config/net.imput.helium", ".zen", ".librewolf", ".waterfox",
 	".cache/mozilla", ".cache/google-chrome", ".cache/chromium", ".var/app", "snap", "Library",
 	".config/1Password", ".config/Bitwarden", ".config/keepassxc", ".config/sops", ".config/age", ".config/git/credentials", ".config/doctl", ".config/heroku",
-	".config/Signal", ".config/Slack", ".config/discord", ".config/Code", ".config/VSCodium", ".config/Cursor", ".vscode-server", ".cursor-server",
+	".config/Signal", ".config/Slack", ".config/discord", ".config/Code", ".config/VSCodium", ".config/Cursor", ".vscode", ".vscode-insiders", ".vscode-oss", ".vscode-server", ".cursor-server", ".windsurf", ".config/zed", ".local/share/zed", ".config/JetBrains", ".local/share/JetBrains",
 	".pki", ".gnome2", ".kde", ".dbus", ".Xauthority", ".ICEauthority", ".oci", ".fly", ".boto", ".s3cfg", ".ansible", ".chef", ".passage", ".keychain",
 	".config/autostart", ".config/environment.d", ".config/plasma-workspace", ".local/share/applications", ".local/share/dbus-1", ".local/share/systemd",
 	".python_history", ".node_repl_history", ".psql_history", ".mysql_history", ".sqlite_history", ".histfile", ".history", ".local/share/fish",
@@ -110,6 +110,19 @@ func (g guard) inHomes() (names []string) {
 
 // check fails if a widened guard refuses an allowance.
 func (g guard) check(a Allowance) error {
+	if p := g.exposes(a.Path); p != "" {
+		return exposed(a.Path, p)
+	}
+	for _, name := range g.names(a.Path) {
+		if err := g.checkName(Allowance{name, a.Write}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkName is check for one name of a path.
+func (g guard) checkName(a Allowance) error {
 	if other := homeOf(a.Path); other != "" && !slices.Contains(g.homes, other) {
 		others := g.inHomes()
 		g.homes, g.paths = append(slices.Clone(g.homes), other), slices.Clone(g.paths)
@@ -117,8 +130,8 @@ func (g guard) check(a Allowance) error {
 			g.paths = append(g.paths, filepath.Join(other, p))
 		}
 	}
-	if p := g.exposes(a.Path); p != "" {
-		return &Error{Why: a.Path + " contains or is part of " + p + ", which no sandbox may show to an agent", Fix: "Choose another path."}
+	if p := g.exposesAs(a.Path); p != "" {
+		return exposed(a.Path, p)
 	}
 	for _, p := range shared {
 		if within(real(p), a.Path) {
@@ -129,6 +142,10 @@ func (g guard) check(a Allowance) error {
 		return g.refuseWrite(a.Path)
 	}
 	return nil
+}
+
+func exposed(path, protected string) error {
+	return &Error{Why: path + " contains or is part of " + protected + ", which no sandbox may show to an agent", Fix: "Choose another path."}
 }
 
 // homeOf returns the home directory, of whatever user, in which a path lies; ""

@@ -11,9 +11,9 @@ import (
 // obeyed returns the canonical paths of what Runnel itself runs or obeys outside
 // of a sandbox, and of the links to it: directories of programs, the agent's
 // program, the user's settings of git, Runnel's cache, in which the server's git
-// has its settings, and the state of all agents and of programs such as
-// container daemons, editors and browsers. An agent that can write such a path
-// can leave its sandbox.
+// has its settings, Runnel's own files, and the state of all agents and of
+// programs such as container daemons, editors and browsers. An agent that can
+// write such a path can leave its sandbox.
 func (b Box) obeyed(g guard) (paths []string) {
 	settings := directory(os.UserConfigDir)
 	for _, dir := range directory(os.UserCacheDir) {
@@ -25,21 +25,30 @@ func (b Box) obeyed(g guard) (paths []string) {
 		for _, p := range withheld { // with the user's own .cache/runnel
 			paths = append(paths, filepath.Join(home, p))
 		}
+		for _, p := range slices.Concat(nodeFolders, stores) {
+			paths = append(paths, filepath.Join(home, p))
+		}
 		for _, dir := range toolchains {
-			if strings.HasPrefix(dir, ".") { // the others may as well be projects
+			if dir != "sdk" { // which may as well be a project
 				paths = append(paths, filepath.Join(home, dir))
 			}
 		}
+	}
+	if program, err := os.Executable(); err == nil {
+		paths = append(paths, program)
 	}
 	for _, dir := range settings {
 		git := filepath.Join(dir, "git")
 		paths = append(paths, git, filepath.Join(git, "config"), filepath.Join(git, "attributes"))
 	}
-	paths = append(paths, b.Withheld...)
+	paths = slices.Concat(paths, b.Protected, b.Withheld)
+	for _, dir := range b.Withheld {
+		paths = append(paths, linksIn(dir)...)
+	}
 	for _, program := range b.chain() {
 		paths = append(paths, program)
-		if dir := root(program); filepath.Base(dir) == "node_modules" {
-			paths = append(paths, dir)
+		for dir := filepath.Dir(program); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+			paths = append(paths, filepath.Join(dir, "node_modules"))
 		}
 	}
 	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), b.path()...) {
@@ -79,6 +88,39 @@ func places(path string) (out []string) {
 	return append(out, at)
 }
 
+// stores are folders of a home directory, besides toolchains, from which agents,
+// package managers, version managers and shells run what is stored there. One
+// agent starts from .cache.
+var stores = []string{
+	".cache", ".npm", ".bun", ".cargo", ".deno", ".gem", ".jenv", ".goenv", ".gvm", ".nodenv", ".fnm", ".proto", ".pixi", ".rye", ".poetry",
+	".ghcup", ".opam", ".cabal", ".stack", ".dotnet", ".krew", ".linuxbrew", "miniconda3", "anaconda3", "miniforge3", "mambaforge",
+}
+
+// nodeFolders are the folders of a home directory in which Node.js searches for
+// modules. Agents that are installed below the home directory, such as Gemini
+// CLI with a version manager, ask for modules that are nowhere, such as
+// node-pty, and run what they find. For the same reason, no program of an agent
+// may have a writable node_modules beside or above it.
+var nodeFolders = []string{"node_modules", ".node_modules", ".node_libraries"}
+
+// settingsDirs are directories in the state of agents whose entries the agents
+// run or obey.
+var settingsDirs = []string{"agent", "agents", "command", "commands", "extensions", "hooks", "output-styles", "plugin", "plugins", "policies", "prompts", "rules", "skills", "tools"}
+
+// linksIn returns the links in the state of an agent, such as settings that are
+// in a repository of the user, and those in the directories of settingsDirs.
+func linksIn(state string) (links []string) {
+	for _, dir := range append([]string{"."}, settingsDirs...) {
+		dir = filepath.Join(state, dir)
+		for _, e := range listed(dir) {
+			if e.Type()&fs.ModeSymlink != 0 {
+				links = append(links, filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	return links
+}
+
 // services returns the path of a socket, or of a directory of sockets, through
 // which an agent with access to dir could use services outside of the sandbox;
 // "" if none is known. Projects may have sockets of their own, so those in dir
@@ -111,19 +153,19 @@ func services(dir string) string {
 	return ""
 }
 
-// maxListed bounds the names that socketBelow reads.
+// maxListed bounds the entries of one directory that listed returns.
 const maxListed = 2000
+
+// listed returns the entries of a directory; none if it cannot be read.
+func listed(dir string) []fs.DirEntry {
+	entries, _ := entriesOf(dir, maxListed)
+	return entries
+}
 
 // socketBelow returns a socket in a directory, not in those below it; "" if
 // there is none.
 func socketBelow(dir string) string {
-	d, err := os.Open(dir)
-	if err != nil {
-		return ""
-	}
-	defer d.Close()
-	entries, _ := d.ReadDir(maxListed)
-	for _, e := range entries {
+	for _, e := range listed(dir) {
 		if e.Type()&fs.ModeSocket != 0 {
 			return filepath.Join(dir, e.Name())
 		}

@@ -26,11 +26,16 @@ func (b Box) check() (g guard, dirs []string, err error) {
 		if p := g.exposes(dir); p != "" {
 			return g, nil, &ExposedError{Dir: dir, Protected: p}
 		}
-		if p := services(dir); p != "" {
-			return g, nil, &ExposedError{Dir: dir, Protected: p}
-		}
-		if p := g.obeyedIn(dir, obeyed); p != "" {
-			return g, nil, &ExposedError{Dir: dir, Protected: p, Obeyed: true}
+		for _, name := range g.names(dir) {
+			if p := g.exposesAs(name); p != "" {
+				return g, nil, &ExposedError{Dir: dir, Protected: p}
+			}
+			if p := services(name); p != "" {
+				return g, nil, &ExposedError{Dir: dir, Protected: p}
+			}
+			if p := g.obeyedIn(name, obeyed); p != "" {
+				return g, nil, &ExposedError{Dir: dir, Protected: p, Obeyed: true}
+			}
 		}
 	}
 	return g, dirs, nil

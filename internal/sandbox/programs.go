@@ -25,8 +25,21 @@ var toolchains = []string{
 // bin may be on a disk that also has projects.
 var installed = []string{
 	"lib", "lib32", "lib64", "libexec", "sbin", "share", "include", "man", "doc", "etc", "ssl",
-	"src", "pkg", "api", "misc", "VERSION", "go.env", "conf", "legal", "jmods", "release", "boot", "jre", "plugins", "modules",
+	"pkg", "VERSION", "go.env", "conf", "legal", "jmods", "release", "boot", "jre", "plugins", "modules",
 	"condabin", "conda-meta", "pkgs", "envs", "Cellar", "Caskroom", "Homebrew", "opt", "Frameworks",
+}
+
+// ofGo are further names beside bin in an installation of Go, which has a file
+// VERSION. Elsewhere, projects have such names: with GOPATH, those in src.
+var ofGo = []string{"src", "api", "misc"}
+
+// besideBin returns the names beside the directory up/bin that belong to its
+// installation.
+func besideBin(up string) []string {
+	if info, err := os.Stat(filepath.Join(up, "VERSION")); err == nil && info.Mode().IsRegular() {
+		return slices.Concat(installed, ofGo)
+	}
+	return installed
 }
 
 // programs adds what the agent's program and the programs in its PATH need.
@@ -42,7 +55,7 @@ func (m *mounts) programs(b Box, g guard) {
 	}
 	for _, dir := range b.path() {
 		if up := filepath.Dir(dir); filepath.Base(dir) == "bin" && g.isForeign(up) && shown(up) {
-			for _, name := range installed {
+			for _, name := range besideBin(up) {
 				m.show(filepath.Join(up, name))
 			}
 		}

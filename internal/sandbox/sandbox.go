@@ -125,6 +125,11 @@ var secrets = []string{
 // systemPaths hold the system itself. No project lies there.
 var systemPaths = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/usr", "/var/lib", "/var/run"}
 
+// mountPoints are those of systemPaths in which other file systems are mounted,
+// such as disks in /run/media, or the root directory of the machine in a
+// container.
+var mountPoints = []string{"/boot", "/dev", "/proc", "/run", "/sys", "/var/lib"}
+
 // A guard knows the paths that must not be in a sandbox, all canonical.
 type guard struct {
 	homes []string // of the agent and of the user of this process. They may not be in a sandbox as a whole, but parts of them may
@@ -134,7 +139,13 @@ type guard struct {
 
 	system []string // directories of the system. No project may be there, although a sandbox shows most of them
 	agent  []string // folders of the agent. No project may be there: what the agent obeys outside of a sandbox would be writable
+
+	table []mounted // see names
 }
+
+// names returns the paths under which a canonical path can be reached: the path
+// itself and its aliases.
+func (g guard) names(path string) []string { return append([]string{path}, aliases(g.table, path)...) }
 
 func (b Box) guard() (guard, error) {
 	var g guard
@@ -163,6 +174,9 @@ func (b Box) guard() (guard, error) {
 		g.paths = append(g.paths, real(p))
 	}
 	g.withheld = slices.Concat(b.Protected, b.Withheld)
+	if g.table, err = mountTable(); err != nil {
+		return g, &Error{Why: "the mounts of this system cannot be read: " + err.Error()}
+	}
 	return g, nil
 }
 
@@ -170,16 +184,27 @@ func (b Box) guard() (guard, error) {
 // is part of; "" if there is none.
 func (g guard) exposes(dir string) string {
 	for _, p := range g.system {
-		if within(p, dir) || within(dir, p) {
-			return p
-		}
-	}
-	for _, p := range g.agent {
 		if within(dir, p) {
 			return p
 		}
 	}
-	return g.reveals(dir)
+	return g.exposesAs(dir)
+}
+
+// exposesAs is exposes for an alias of a directory. An alias in one of
+// mountPoints does not make the directory a part of the system.
+func (g guard) exposesAs(alias string) string {
+	for _, p := range g.system {
+		if within(p, alias) || within(alias, p) && !slices.Contains(mountPoints, p) {
+			return p
+		}
+	}
+	for _, p := range g.agent {
+		if within(alias, p) {
+			return p
+		}
+	}
+	return g.reveals(alias)
 }
 
 // reveals is exposes without the directories of the system.

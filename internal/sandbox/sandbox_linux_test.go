@@ -30,6 +30,10 @@ func TestMain(m *testing.M) {
 		printKey()
 		os.Exit(0)
 	}
+	if len(os.Args) > 1 && os.Args[1] == mountRole {
+		mountAndCheck(os.Args[2:])
+		os.Exit(0)
+	}
 	if len(os.Args) > 1 && os.Args[1] == socketRole {
 		printSockets()
 		os.Exit(0)
@@ -143,7 +147,7 @@ func TestSandboxShowsOnlyTheProjectAndTheAgentsOwnState(t *testing.T) {
 func TestSandboxShowsOnlyTheInstallationBesideADirectoryOfThePath(t *testing.T) {
 	w := newWorld(t)
 	disk := filepath.Join(filepath.Dir(w.home), "disk")
-	for _, file := range []string{"bin/tool", "lib/part", "other/file"} {
+	for _, file := range []string{"bin/tool", "lib/part", "other/file", "src/project/file"} {
 		path := filepath.Join(disk, filepath.FromSlash(file))
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -156,6 +160,12 @@ func TestSandboxShowsOnlyTheInstallationBesideADirectoryOfThePath(t *testing.T) 
 	b.Env = []string{"HOME=" + w.home, "PATH=" + filepath.Join(disk, "bin") + ":" + os.Getenv("PATH")}
 	if out, _ := run(t, b); out != "./bin/tool\n./lib/part\n" {
 		t.Errorf("in the sandbox are:\n%s", out)
+	}
+	if err := os.WriteFile(filepath.Join(disk, "VERSION"), []byte("go1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := run(t, b); out != "./VERSION\n./bin/tool\n./lib/part\n./src/project/file\n" {
+		t.Errorf("with an installation of Go, in the sandbox are:\n%s", out)
 	}
 }
 
@@ -279,6 +289,14 @@ func TestSandboxRefusesExposedDirectories(t *testing.T) {
 			t.Errorf("%s: %v", dir, err)
 		}
 	}
+	if err := os.Symlink(filepath.Join(w.home, ".agent"), filepath.Join(w.home, "code", "other", "data")); err != nil {
+		t.Fatal(err)
+	}
+	own := w.box("true") // an agent could replace the link, and the next server would use another data directory
+	own.Dir, own.Protected = filepath.Join(w.home, "code", "other"), []string{filepath.Join(w.home, "code", "other", "data")}
+	if _, _, _, err := own.Command(); err == nil {
+		t.Error("a directory with a link to a protected path was accepted")
+	}
 	link := filepath.Join(w.home, "code", "link")
 	if err := os.Symlink(filepath.Join(w.home, ".ssh"), link); err != nil {
 		t.Fatal(err)
@@ -300,7 +318,11 @@ func TestSandboxRefusesDirectoriesThatRunnelRunsOrObeys(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", in("code", "settings"))
 	t.Setenv("PATH", os.Getenv("PATH")+":"+in("code", "tools", "bin")+":"+in("profile", "bin")+":"+w.home)
 	agent := in("code", "agents", "node_modules", "agent", "bin", "agent")
-	for _, dir := range []string{filepath.Dir(agent), in("code", "dotfiles"), in("code", "profiles"), in("code", "tools", "bin", "below"), in("code", "toolsnot", "else")} {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{filepath.Dir(agent), in("code", "dotfiles"), in("code", "settings of agents", "agent"), in("code", "skill"), in("code", "otheragent", "skills"), in("code", "profiles"), in("code", "tools", "bin", "below"), in("code", "toolsnot", "else")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -310,7 +332,8 @@ func TestSandboxRefusesDirectoriesThatRunnelRunsOrObeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for link, to := range map[string]string{in(".gitconfig"): "code/dotfiles/gitconfig", in("profile"): in("code", "profiles", "now"), in("code", "profiles", "now"): "../toolsnot"} {
+	for link, to := range map[string]string{in(".gitconfig"): "code/dotfiles/gitconfig", in("profile"): in("code", "profiles", "now"), in("code", "profiles", "now"): "../toolsnot",
+		in("code", "otheragent", "settings.json"): "../settings of agents/agent/settings.json", in("code", "otheragent", "skills", "mine"): "../../skill"} {
 		if err := os.Symlink(to, link); err != nil {
 			t.Fatal(err)
 		}
@@ -329,8 +352,9 @@ func TestSandboxRefusesDirectoriesThatRunnelRunsOrObeys(t *testing.T) {
 	for _, dir := range []string{
 		in("code", "cache"), in("code", "cache", "runnel"), in("code", "cache", "runnel", "git"), in(".cache"), in(".cache", "runnel", "git", "below"),
 		in("code", "settings"), in("code", "settings", "git"), in(".config", "git"), in("code", "dotfiles"), in("code", "otheragent", "below"),
-		in("code", "profiles"), in("code", "toolsnot"), in("code", "tools"), in("code", "tools", "bin"), in("code", "tools", "bin", "below"), in(".nvm", "versions"), in(".local"), in(".colima", "default"), in(".config", "Code"), in(".config", "autostart"),
-		in("code", "agents"), in("code", "agents", "node_modules", "other"), filepath.Dir(agent),
+		in("code", "profiles"), in("code", "toolsnot"), in("code", "tools"), in("code", "tools", "bin"), in("code", "tools", "bin", "below"), in(".nvm", "versions"), in(".local"), in(".colima", "default"), in(".config", "Code"), in(".vscode", "extensions"), in(".config", "autostart"),
+		in("code", "agents"), in("code", "agents", "node_modules", "other"), filepath.Dir(agent), in("code", "settings of agents"), in("code", "settings of agents", "agent"), in("code", "skill"),
+		in(".cache", "tool", "pkg"), in(".npm", "_npx"), in("miniconda3", "bin"), in(".agents", "skills"), in("node_modules"), in(".node_modules", "x"), in("code", "node_modules"), in("bin"), in("go", "bin"), in("go", "pkg", "mod"), filepath.Dir(self),
 	} {
 		for _, err := range []error{command(dir), command(w.project, dir)} {
 			if _, ok := errors.AsType[*ExposedError](err); !ok {

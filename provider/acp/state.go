@@ -13,6 +13,7 @@ type stateFolder struct {
 	names    []string // paths in the home directory
 	variable string   // variable that names another directory; "" if none does
 	inHome   bool     // the variable replaces the home directory, instead of the folder
+	inCache  string   // path in the user's directory for caches; "" if there is none
 }
 
 // stateFolders has the folders of the agents, in addition to those of
@@ -20,7 +21,7 @@ type stateFolder struct {
 var stateFolders = map[string]stateFolder{
 	"claude-agent-acp": {names: []string{".claude", ".claude.json"}, variable: "CLAUDE_CONFIG_DIR"},
 	"codex-acp":        {names: []string{".codex"}, variable: "CODEX_HOME"},
-	"copilot":          {names: []string{".copilot", ".config/github-copilot"}, variable: "COPILOT_HOME"},
+	"copilot":          {names: []string{".copilot", ".config/github-copilot", ".cache/copilot"}, variable: "COPILOT_HOME", inCache: "copilot"},
 	"gemini":           {names: []string{".gemini"}, variable: "GEMINI_CLI_HOME", inHome: true},
 	"opencode":         {names: []string{".opencode", ".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode"}, variable: "OPENCODE_CONFIG_DIR"},
 	"qwen":             {names: []string{".qwen"}, variable: "QWEN_HOME"},
@@ -34,6 +35,9 @@ func (p *provider) StatePaths() (paths []string) {
 		paths = append(paths, inHome(filepath.FromSlash(name))(env))
 	}
 	for _, e := range env {
+		if dir, ok := variable(e, "XDG_CACHE_HOME"); ok && folder.inCache != "" && filepath.IsAbs(dir) {
+			paths = append(paths, filepath.Join(dir, folder.inCache))
+		}
 		dir, ok := variable(e, folder.variable)
 		switch {
 		case !ok || folder.variable == "" || !filepath.IsAbs(dir):

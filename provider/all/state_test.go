@@ -28,7 +28,7 @@ func TestProvidersKnowTheStateOfTheirAgents(t *testing.T) {
 		"CLAUDE_CONFIG_DIR": "", "CODEX_HOME": "", "COPILOT_HOME": "", "GEMINI_CLI_HOME": ".gemini", "OPENCODE_CONFIG_DIR": "", "QWEN_HOME": "",
 		"XDG_CONFIG_HOME": "opencode", "XDG_DATA_HOME": "opencode", "XDG_STATE_HOME": "opencode", "XDG_CACHE_HOME": "opencode",
 	}
-	usual := []string{".claude", ".claude.json", ".codex", ".copilot", ".config/github-copilot", ".gemini", ".qwen", ".opencode", ".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode"}
+	usual := []string{".config/anthropic", ".local/share/claude", ".local/state/claude", ".cache/copilot", ".claude", ".claude.json", ".codex", ".copilot", ".config/github-copilot", ".gemini", ".qwen", ".opencode", ".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode"}
 	check := func(paths []string) {
 		t.Helper()
 		for _, name := range usual {
@@ -49,6 +49,9 @@ func TestProvidersKnowTheStateOfTheirAgents(t *testing.T) {
 			check(paths)
 			if !slices.Contains(paths, filepath.Join(dir, in)) {
 				t.Errorf("%s is not the state of any agent: %q", filepath.Join(dir, in), paths)
+			}
+			if name == "XDG_CACHE_HOME" && !slices.Contains(paths, filepath.Join(dir, "copilot")) {
+				t.Errorf("the programs in %s are not the state of any agent: %q", filepath.Join(dir, "copilot"), paths)
 			}
 		})
 	}

@@ -66,7 +66,9 @@ func (p *Provider) StatePaths() (paths []string) {
 		paths = append(paths, dir)
 	}
 	if home := userHome(env); filepath.IsAbs(home) {
-		paths = append(paths, filepath.Join(home, ".claude"), filepath.Join(home, ".claude.json"))
+		for _, name := range []string{".claude", ".claude.json", ".config/anthropic", ".local/share/claude", ".local/state/claude"} { // the last two have the program
+			paths = append(paths, filepath.Join(home, filepath.FromSlash(name)))
+		}
 	}
 	return paths
 }
