@@ -97,6 +97,18 @@ func guardedBy(c config) (protected []string) {
 	return protected
 }
 
+// stateOfAgents returns the paths of the state of all agents. No sandbox of an
+// agent may have one of them, or a folder to which a link there leads, as its
+// project.
+func (a *app) stateOfAgents() (paths []string) {
+	for _, p := range a.providers {
+		if keeper, ok := p.(runnel.StateKeeper); ok {
+			paths = append(paths, keeper.StatePaths()...)
+		}
+	}
+	return paths
+}
+
 // sandboxFlags adds the flags of a sandbox.
 func (f *runFlags) sandboxFlags(cmd *cobra.Command) {
 	fl := cmd.Flags()

@@ -353,6 +353,7 @@ func (a *app) runLocally(cmd *cobra.Command, f runFlags, opt runnel.Options, tex
 	if c, err := loadConfig(cmd.Flags()); err == nil { // without a data directory there is nothing to protect
 		opt.Protected = guardedBy(c)
 	}
+	opt.Withheld = a.stateOfAgents()
 	if others := listed(by); f.chats && others != "" {
 		a.stderrf("runnel: options: %s", termtext.Clean(others))
 	}

@@ -166,4 +166,13 @@ func TestPromptRunsInSandbox(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(w.home.Project, "new")); err != nil || string(text) != "text" {
 		t.Errorf("%q, %v", text, err)
 	}
+	if err := os.MkdirAll(filepath.Join(w.home.Dir, ".codex", "skills"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(w.home.Project, filepath.Join(w.home.Dir, ".codex", "skills", "mine")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run("--egress", "localhost:"+port(w.model.URL())); err == nil || !strings.Contains(strings.Join(strings.Fields(out), " "), "no sandbox may write there") {
+		t.Errorf("an agent in a sandbox may change a skill of another agent: %v\n%s", err, out)
+	}
 }
