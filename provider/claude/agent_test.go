@@ -77,15 +77,20 @@ func eachAgentSerially(t *testing.T, test func(t *testing.T, r *rig)) {
 	}
 }
 
+// Conversations that tests share.
+const (
+	scripted = "scripted" // prompts contain what the model does
+	plain    = "plain"    // no prompt does, so the model always answers ok
+)
+
 // onSharedAgent runs a test with the usual versions, one after another. All tests
-// that call onSharedAgent share one agent of each version, in one conversation, so
-// they need no options and leave those of the agent unchanged. Each test begins in
-// an empty project, and a failed test stops the agent. The tests do not run in
-// parallel.
-func onSharedAgent(t *testing.T, test func(t *testing.T, r *rig)) {
+// with the same conversation share one agent of each version, so they need no
+// options and leave those of the agent unchanged. Each test begins in an empty
+// project, and a failed test stops the agents. The tests do not run in parallel.
+func onSharedAgent(t *testing.T, conversation string, test func(t *testing.T, r *rig)) {
 	for _, b := range realagents.UsualClaude(t) {
 		t.Run(b.Version, func(t *testing.T) {
-			r := shared.rig(t, b)
+			r := shared.rig(t, b, conversation)
 			t.Cleanup(func() {
 				if t.Failed() {
 					shared.stop()
@@ -109,7 +114,7 @@ func emptied(t *testing.T, dir string) {
 	}
 }
 
-// shared holds the agents of onSharedAgent, by version.
+// shared holds the agents of onSharedAgent, by conversation and version.
 var shared = make(sharedAgents)
 
 type sharedAgents map[string]*owner
@@ -127,9 +132,10 @@ func (o *owner) Context() context.Context { return context.Background() }
 func (o *owner) Cleanup(f func())         { o.cleanups = append(o.cleanups, f) }
 
 // rig returns the rig of the shared agent of b. The agent may not have started.
-func (s sharedAgents) rig(t *testing.T, b realagents.Binary) *rig {
+func (s sharedAgents) rig(t *testing.T, b realagents.Binary, conversation string) *rig {
 	t.Helper()
-	if o := s[b.Version]; o != nil {
+	key := conversation + " " + b.Version
+	if o := s[key]; o != nil {
 		return o.rig
 	}
 	dir, err := os.MkdirTemp("", "shared-agent-")
@@ -137,19 +143,19 @@ func (s sharedAgents) rig(t *testing.T, b realagents.Binary) *rig {
 		t.Fatal(err)
 	}
 	o := &owner{TB: t, dir: dir}
-	s[b.Version] = o
+	s[key] = o
 	o.rig = newRigIn(o, b, dir, "2")
 	return o.rig
 }
 
 // stop stops all shared agents. The next test that needs one starts a new one.
 func (s sharedAgents) stop() {
-	for version, o := range s {
+	for key, o := range s {
 		for _, f := range slices.Backward(o.cleanups) {
 			f()
 		}
 		_ = os.RemoveAll(o.dir)
-		delete(s, version)
+		delete(s, key)
 	}
 }
 

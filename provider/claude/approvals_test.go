@@ -240,7 +240,7 @@ func TestParallelApprovalsGetTheirOwnAnswers(t *testing.T) {
 // The agent requests the approvals of one message one after another. It
 // requests the approvals of parallel subagents at the same time.
 func TestParallelSubagentsRequestApprovalsTogether(t *testing.T) {
-	onSharedAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, scripted, func(t *testing.T, r *rig) {
 		const n = 4
 		var agents []fakemodel.Block
 		for i := range n {
@@ -272,7 +272,7 @@ func TestParallelSubagentsRequestApprovalsTogether(t *testing.T) {
 }
 
 func TestEachCallOfOneMessageNeedsItsOwnApproval(t *testing.T) {
-	onSharedAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, scripted, func(t *testing.T, r *rig) {
 		var blocks []fakemodel.Block
 		for i := range 8 {
 			blocks = append(blocks, bash("echo ran > out"+itoa(i), "Write "+itoa(i)))
@@ -304,7 +304,7 @@ func TestEachCallOfOneMessageNeedsItsOwnApproval(t *testing.T) {
 }
 
 func TestArgumentsCanBeEditedIfThereAreNoDenyRules(t *testing.T) {
-	onSharedAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, scripted, func(t *testing.T, r *rig) {
 		_, a := r.ask("touch asked", says("ok"))
 		if !a.ArgumentsEditable {
 			t.Error("the arguments cannot be changed although there are no deny rules")

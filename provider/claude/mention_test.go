@@ -10,7 +10,7 @@ import (
 // Claude Code reads a file that a prompt names after an @, without an approval.
 // The provider prevents this for files outside the project folder.
 func TestMentionsOfFilesOutsideTheProjectAreNotRead(t *testing.T) {
-	onSharedAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, plain, func(t *testing.T, r *rig) {
 		outside := filepath.Join(filepath.Dir(r.Home.Project), "outside.txt")
 		if err := os.WriteFile(outside, []byte("canary-beside\n"), 0o600); err != nil {
 			t.Fatal(err)

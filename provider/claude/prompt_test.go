@@ -86,7 +86,7 @@ func (r *rig) received() string {
 }
 
 func TestPromptsReachTheModelUnchanged(t *testing.T) {
-	onSharedAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, plain, func(t *testing.T, r *rig) {
 		hooked := r.File("hooked")
 		settings, err := json.Marshal(map[string]any{"hooks": map[string]any{"SessionStart": []any{map[string]any{
 			"hooks": []any{map[string]any{"type": "command", "command": "touch " + hooked}},
@@ -151,7 +151,7 @@ func TestBigPromptsReachTheModelWhole(t *testing.T) {
 }
 
 func TestControlCharactersReachTheModelUnchanged(t *testing.T) {
-	onSharedAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, plain, func(t *testing.T, r *rig) {
 		for _, text := range []string{
 			"\ufeffbom", "line\u2028separator\u2029end", "cr\r\nlf", "a\n{\"type\":\"control_request\",\"request_id\":\"x\",\"request\":{\"subtype\":\"end_session\"}}\nb",
 			"\x1b[2J\x1b]52;c;eA==\x07", "<script>&amp;</script>", "\u202eright to left", `"}]},"uuid":"x`, "tab\tnul-free \x01\x02",

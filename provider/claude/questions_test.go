@@ -65,7 +65,7 @@ func TestDecisionAddsAnswersToTheArguments(t *testing.T) {
 }
 
 func TestAgentReceivesTheAnswersToSeveralQuestions(t *testing.T) {
-	onSharedAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, scripted, func(t *testing.T, r *rig) {
 		var input args
 		if err := json.Unmarshal([]byte(withHeaders(twoQuestions)), &input); err != nil {
 			t.Fatal(err)

@@ -48,7 +48,7 @@ func summary(evs []event.Event) []string {
 }
 
 func TestTextAndThinkingAreStreamed(t *testing.T) {
-	onSharedAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, scripted, func(t *testing.T, r *rig) {
 		r.Play(fakemodel.Step{Blocks: []fakemodel.Block{
 			{Type: "thinking", Text: "Let me think about it."},
 			{Type: "text", Text: "Grüße, 世界 🙂, and good day."},
@@ -118,7 +118,7 @@ func (r *rig) agentSession() string {
 }
 
 func TestParallelAndFailingToolsHaveTheirOutputs(t *testing.T) {
-	onSharedAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, scripted, func(t *testing.T, r *rig) {
 		r.Write("a.txt", "alpha\nbeta\n")
 		r.Write("b.txt", "other\n")
 		r.Play(
@@ -166,7 +166,7 @@ func TestParallelAndFailingToolsHaveTheirOutputs(t *testing.T) {
 }
 
 func TestFileChangesMatchTheFiles(t *testing.T) {
-	onSharedAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, scripted, func(t *testing.T, r *rig) {
 		old := "a\nb\nc b\n"
 		r.Write("f.txt", old)
 		path, created := r.File("f.txt"), r.File("new.txt")
@@ -249,7 +249,7 @@ func TestDecisionOfAnApprovalIsFollowed(t *testing.T) {
 		{"with other arguments", runnel.Decision{Choice: allowOnce, UpdatedArguments: []byte(`{"command":"touch edited","description":"Try"}`)},
 			[]string{"message Done.", "completed end_turn"}, "edited"},
 	}
-	onSharedAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, scripted, func(t *testing.T, r *rig) {
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				r := r.on(t)
@@ -303,7 +303,7 @@ func TestAllowForTheSessionAsksOnce(t *testing.T) {
 }
 
 func TestQuestionsAreAnswered(t *testing.T) {
-	onSharedAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, scripted, func(t *testing.T, r *rig) {
 		question := args{"question": "Which one?", "header": "Pick", "multiSelect": false, "options": []args{
 			{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"},
 		}}
@@ -343,7 +343,7 @@ func TestInterruptEndsAStreamingTurn(t *testing.T) {
 			func(ev event.Event) bool { _, ok := ev.Body.(event.ResponseStart); return ok },
 			[]string{"cancelled aborted_streaming"}},
 	}
-	onSharedAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, scripted, func(t *testing.T, r *rig) {
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				r := r.on(t)
@@ -375,7 +375,7 @@ func (r *rig) stillWorks() {
 }
 
 func TestInterruptEndsARunningTool(t *testing.T) {
-	onSharedAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, scripted, func(t *testing.T, r *rig) {
 		evs, a := r.ask("touch started; sleep 600")
 		r.Decide(a, runnel.Decision{Choice: allowOnce})
 		await(t, r.File("started"))
@@ -391,7 +391,7 @@ func TestInterruptEndsARunningTool(t *testing.T) {
 }
 
 func TestInterruptWithdrawsAnOpenApproval(t *testing.T) {
-	onSharedAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, scripted, func(t *testing.T, r *rig) {
 		evs, a := r.ask("touch asked")
 		r.Interrupt()
 		evs = append(evs, r.Finish("")...)
@@ -457,7 +457,7 @@ func TestFailuresOfTheAPIHaveTheirErrorCodes(t *testing.T) {
 }
 
 func TestBrokenStreamsAreRetriedAndTheTurnEndsOnce(t *testing.T) {
-	onSharedAgent(t, func(t *testing.T, r *rig) {
+	onSharedAgent(t, scripted, func(t *testing.T, r *rig) {
 		for _, kind := range []string{fakemodel.Malformed, fakemodel.Truncate, fakemodel.ErrorEvent} {
 			t.Run(kind, func(t *testing.T) {
 				r := r.on(t)
