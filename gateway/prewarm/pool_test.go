@@ -471,7 +471,7 @@ func TestHungDirectoryIsWaitedForOnce(t *testing.T) {
 // Every option that affects how an agent starts is in the key, or is the same
 // for all sessions of a server, or belongs to one session.
 func TestEveryOptionIsInTheKey(t *testing.T) {
-	same := []string{"Takeover", "Dir", "Resume", "Fork", "Extensions", "Path", "Env", "EndWithContext", "OneTurn", "Trusted", "UntrustedDirs", "AllowBypass", "Timeout", "Approve", "Judge", "Tap", "Tapping", "Filter", "Warn", "Counters", "Limits", "Protected", "Withheld", "RefusedPorts", "Reached", "Unknown"}
+	same := []string{"Takeover", "Dir", "Resume", "Fork", "Extensions", "Path", "Env", "EndWithContext", "OneTurn", "Trusted", "UntrustedDirs", "AllowBypass", "Timeout", "Approve", "Judge", "Tap", "Tapping", "Filter", "Warn", "Counters", "Limits", "InPlace", "Protected", "Withheld", "RefusedPorts", "Reached", "Unknown"}
 	key := Key{Provider: script.New()}
 	if a := (Key{Provider: script.New(), Options: runnel.Options{ServerDisallowedTools: []string{"Bash"}}}); key.equal(a) || !a.equal(a) {
 		t.Error("an agent that lacks no tool is used where one is disallowed")

@@ -45,6 +45,12 @@ async function holdScripts(page: Page): Promise<() => void> {
   return arrive;
 }
 
+// Without its styles, the document shows every part of the frame.
+const styled = (page: Page) =>
+  page.waitForFunction(
+    () => document.body && getComputedStyle(document.body).fontVariantNumeric === "tabular-nums",
+  );
+
 const nameIn = (page: Page) =>
   page.locator("#root").getByText("Runnel", { exact: true }).filter({ visible: true });
 
@@ -630,6 +636,7 @@ describe.skipIf(skip)("the page", () => {
     const arrive = await holdScripts(page);
     const name = nameIn(page);
     await page.goto(`${server.origin}/`, { waitUntil: "commit" });
+    await styled(page);
     await name.waitFor();
     await page.waitForFunction(() => performance.getEntriesByName("first-contentful-paint").length > 0);
     expect(await page.evaluate(() => getComputedStyle(document.body).colorScheme)).toBe("dark");
@@ -645,7 +652,7 @@ describe.skipIf(skip)("the page", () => {
   it("paints no frame in a browser that is not logged in", async () => {
     await holdScripts(page);
     await page.goto(`${server.origin}/`, { waitUntil: "commit" });
-    await page.waitForFunction(() => getComputedStyle(document.body).fontVariantNumeric === "tabular-nums");
+    await styled(page);
     expect(await page.locator(".first").isVisible()).toBe(false);
     expectQuiet(watch);
   });
@@ -1095,6 +1102,7 @@ describe.skipIf(skip)("the page on a phone", () => {
     for (const [route, view] of Object.entries({ "/": "main", "/?list": "nav" })) {
       const arrive = await holdScripts(page);
       await page.goto(server.origin + route, { waitUntil: "commit" });
+      await styled(page);
       await name.waitFor();
       const before = await name.boundingBox();
       arrive();
