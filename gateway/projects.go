@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/sandbox"
 	"github.com/runnel-dev/runnel/internal/subpath"
 )
 
@@ -108,7 +109,7 @@ func (p projects) checkDataDir(dir string) error {
 	case p.dataDir == "":
 	case within(dir, p.dataDir) || within(p.dataDir, dir):
 		return runnel.Fail(runnel.WorkingRootConflict, "this directory contains runnel's own data or is part of it; choose another directory")
-	case within(worktreesOf(p.dataDir), dir):
+	case within(sandbox.Worktrees(p.dataDir), dir):
 		return runnel.Fail(runnel.WorkingRootConflict, "this directory contains the worktrees of all projects; choose another directory")
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/changes"
 	"github.com/runnel-dev/runnel/internal/private"
+	"github.com/runnel-dev/runnel/internal/sandbox"
 	"github.com/runnel-dev/runnel/internal/subpath"
 	"github.com/runnel-dev/runnel/store"
 )
@@ -105,9 +106,7 @@ func counterpart(rec store.Session) (copied, original string) {
 // worktreesDir returns the folder for all worktrees. It lies beside the data
 // directory: agents may work neither in the data directory nor above it. It is
 // outside of the projects, so nobody commits a worktree by accident.
-func (o *opener) worktreesDir() string { return worktreesOf(o.cfg.DataDir) }
-
-func worktreesOf(dataDir string) string { return dataDir + "-worktrees" }
+func (o *opener) worktreesDir() string { return sandbox.Worktrees(o.cfg.DataDir) }
 
 // A worktreeMaker makes the worktrees of new sessions.
 type worktreeMaker struct {

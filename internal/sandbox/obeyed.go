@@ -28,6 +28,11 @@ func (b Box) obeyed(g guard) (paths []string) {
 		for _, p := range slices.Concat(nodeFolders, stores) {
 			paths = append(paths, filepath.Join(home, p))
 		}
+		for _, link := range linksOf(home) { // such as .bashrc, which leads into a repository with dotfiles
+			if info, err := os.Stat(link); err == nil && !info.IsDir() && isHidden(filepath.Base(link)) {
+				paths = append(paths, link)
+			}
+		}
 		for _, dir := range toolchains {
 			if dir != "sdk" { // which may as well be a project
 				paths = append(paths, filepath.Join(home, dir))
@@ -111,14 +116,43 @@ var settingsDirs = []string{"agent", "agents", "command", "commands", "extension
 // in a repository of the user, and those in the directories of settingsDirs.
 func linksIn(state string) (links []string) {
 	for _, dir := range append([]string{"."}, settingsDirs...) {
-		dir = filepath.Join(state, dir)
-		for _, e := range listed(dir) {
-			if e.Type()&fs.ModeSymlink != 0 {
-				links = append(links, filepath.Join(dir, e.Name()))
-			}
+		links = append(links, linksOf(filepath.Join(state, dir))...)
+	}
+	return links
+}
+
+// linksOf returns the links in a directory.
+func linksOf(dir string) (links []string) {
+	for _, e := range listed(dir) {
+		if e.Type()&fs.ModeSymlink != 0 {
+			links = append(links, filepath.Join(dir, e.Name()))
 		}
 	}
 	return links
+}
+
+// Worktrees returns the directory of the worktrees of all sessions. It is beside
+// the data directory, which is no part of a worktree.
+func Worktrees(dataDir string) string { return dataDir + "-worktrees" }
+
+func isHidden(name string) bool { return strings.HasPrefix(name, ".") }
+
+// hidden returns the hidden directory of a home directory that dir is part of, or
+// "". Programs of the user keep there what they run and obey, and nobody knows
+// all of them. A worktree of a session is none of these.
+func (b Box) hidden(g guard, dir string) string {
+	for _, data := range b.Protected {
+		if all := real(Worktrees(data)); dir != all && within(dir, all) {
+			return ""
+		}
+	}
+	for _, home := range g.homes {
+		if rest, ok := strings.CutPrefix(dir, strings.TrimSuffix(home, "/")+"/"); ok && isHidden(rest) {
+			name, _, _ := strings.Cut(rest, "/")
+			return filepath.Join(home, name)
+		}
+	}
+	return ""
 }
 
 // services returns the path of a socket, or of a directory of sockets, through

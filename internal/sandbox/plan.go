@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,7 +34,7 @@ func (b Box) check() (g guard, dirs []string, err error) {
 			if p := services(name); p != "" {
 				return g, nil, &ExposedError{Dir: dir, Protected: p}
 			}
-			if p := g.obeyedIn(name, obeyed); p != "" {
+			if p := cmp.Or(g.obeyedIn(name, obeyed), b.hidden(g, name)); p != "" {
 				return g, nil, &ExposedError{Dir: dir, Protected: p, Obeyed: true}
 			}
 		}

@@ -322,17 +322,17 @@ func TestSandboxRefusesDirectoriesThatRunnelRunsOrObeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{filepath.Dir(agent), in("code", "dotfiles"), in("code", "settings of agents", "agent"), in("code", "skill"), in("code", "otheragent", "skills"), in("code", "profiles"), in("code", "tools", "bin", "below"), in("code", "toolsnot", "else")} {
+	for _, dir := range []string{filepath.Dir(agent), in("code", "dotfiles"), in("code", "shell"), in("code", "settings of agents", "agent"), in("code", "skill"), in("code", "otheragent", "skills"), in("code", "profiles"), in("code", "tools", "bin", "below"), in("code", "toolsnot", "else")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, file := range []string{agent, in("code", "dotfiles", "gitconfig")} {
+	for _, file := range []string{agent, in("code", "dotfiles", "gitconfig"), in("code", "shell", "profile")} {
 		if err := os.WriteFile(file, nil, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for link, to := range map[string]string{in(".gitconfig"): "code/dotfiles/gitconfig", in("profile"): in("code", "profiles", "now"), in("code", "profiles", "now"): "../toolsnot",
+	for link, to := range map[string]string{in(".profile"): "code/shell/profile", in(".gitconfig"): "code/dotfiles/gitconfig", in("profile"): in("code", "profiles", "now"), in("code", "profiles", "now"): "../toolsnot",
 		in("code", "otheragent", "settings.json"): "../settings of agents/agent/settings.json", in("code", "otheragent", "skills", "mine"): "../../skill"} {
 		if err := os.Symlink(to, link); err != nil {
 			t.Fatal(err)
@@ -340,11 +340,14 @@ func TestSandboxRefusesDirectoriesThatRunnelRunsOrObeys(t *testing.T) {
 	}
 	command := func(dir string, further ...string) error {
 		b := w.box("true")
-		b.Dir, b.Dirs, b.Program, b.Withheld = dir, further, agent, []string{in("code", "otheragent")}
+		b.Dir, b.Dirs, b.Program, b.Withheld, b.Protected = dir, further, agent, []string{in("code", "otheragent")}, []string{in(".data", "runnel")}
 		_, _, _, err := b.Command()
 		return err
 	}
-	for _, dir := range []string{w.project, in("code", "toolsnot", "else")} {
+	for _, dir := range []string{w.project, in("code", "toolsnot", "else"), in("code", ".hidden"), in(".data", "runnel-worktrees", "one")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
 		if err := command(dir); err != nil {
 			t.Errorf("%s: %v", dir, err)
 		}
@@ -354,7 +357,7 @@ func TestSandboxRefusesDirectoriesThatRunnelRunsOrObeys(t *testing.T) {
 		in("code", "settings"), in("code", "settings", "git"), in(".config", "git"), in("code", "dotfiles"), in("code", "otheragent", "below"),
 		in("code", "profiles"), in("code", "toolsnot"), in("code", "tools"), in("code", "tools", "bin"), in("code", "tools", "bin", "below"), in(".nvm", "versions"), in(".local"), in(".colima", "default"), in(".config", "Code"), in(".vscode", "extensions"), in(".config", "autostart"),
 		in("code", "agents"), in("code", "agents", "node_modules", "other"), filepath.Dir(agent), in("code", "settings of agents"), in("code", "settings of agents", "agent"), in("code", "skill"),
-		in(".cache", "tool", "pkg"), in(".npm", "_npx"), in("miniconda3", "bin"), in(".agents", "skills"), in("node_modules"), in(".node_modules", "x"), in("code", "node_modules"), in("bin"), in("go", "bin"), in("go", "pkg", "mod"), filepath.Dir(self),
+		in(".cache", "tool", "pkg"), in(".npm", "_npx"), in("miniconda3", "bin"), in(".agents", "skills"), in("node_modules"), in(".node_modules", "x"), in("code", "node_modules"), in("bin"), in(".program-that-nobody-knows", "below"), in(".data", "runnel-worktrees"), in(".data", "other"), in("code", "shell"), in("go", "bin"), in("go", "pkg", "mod"), filepath.Dir(self),
 	} {
 		for _, err := range []error{command(dir), command(w.project, dir)} {
 			if _, ok := errors.AsType[*ExposedError](err); !ok {
