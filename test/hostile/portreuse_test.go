@@ -5,6 +5,7 @@ package hostile
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"syscall"
@@ -50,7 +51,7 @@ func (v vacate) run() error {
 		return err
 	}
 	defer func() { _ = unix.Kill(v.Target, unix.SIGCONT) }()
-	conn, err := net.Dial("tcp", v.Addr)
+	conn, err := fromUnusedPort(v.Addr)
 	if err != nil {
 		return err
 	}
@@ -77,6 +78,18 @@ func (v vacate) run() error {
 	}
 	_, err = heir.Read(make([]byte, 1)) // waits until the heir has the port
 	return err
+}
+
+// fromUnusedPort connects to addr from a port that the system gives to no other
+// program by itself: its own ones are above 32767.
+func fromUnusedPort(addr string) (conn net.Conn, err error) {
+	for range 100 {
+		from := &net.TCPAddr{Port: 10_000 + rand.IntN(10_000)}
+		if conn, err = (&net.Dialer{LocalAddr: from}).Dial("tcp", addr); !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	return conn, err
 }
 
 // heir serves a socket in the test's process and returns its path. It stands
