@@ -51,7 +51,8 @@ type entry struct {
 func (w *Watcher) establish(i int, report bool) {
 	p := w.places[i]
 	p.left, p.err = 0, nil
-	if !w.root(i) {
+	exists, added := w.root(i)
+	if !exists {
 		return
 	}
 	level := []entry{{path: p.dir}}
@@ -60,6 +61,8 @@ func (w *Watcher) establish(i int, report bool) {
 		var next []entry
 		for _, e := range level {
 			switch {
+			case depth == 0 && added: // it may have got files before it was watched
+				next = w.found(i, e.path, depth, report)
 			case w.dirs[e.path].isOf(i, depth):
 				if depth < p.last() {
 					next = append(next, w.below(i, e.path, depth)...)
@@ -85,15 +88,15 @@ func (d *dir) isOf(place, depth int) bool {
 
 // root makes sure that the directory of the place is watched, or the nearest
 // directory above it that exists. It reports whether the directory of the place
-// exists.
-func (w *Watcher) root(i int) bool {
+// exists, and whether it was not watched before.
+func (w *Watcher) root(i int) (exists, added bool) {
 	p := w.places[i]
-	for range 100 { // a directory may appear meanwhile
+	for range 100 { // a directory may appear or disappear meanwhile
 		at := p.dir
 		for !isDir(at) {
 			up := filepath.Dir(at)
 			if up == at {
-				return false
+				return false, false
 			}
 			at = up
 		}
@@ -102,20 +105,27 @@ func (w *Watcher) root(i int) bool {
 			depth = above
 		}
 		w.leaveAbove(i, at)
-		if !w.dirs[at].isOf(i, depth) && !w.add(i, at, depth, time.Time{}) {
-			return false
+		added = false
+		if !w.dirs[at].isOf(i, depth) {
+			if added = w.add(i, at, depth, time.Time{}); !added && isDir(at) {
+				return false, false
+			} else if !added {
+				continue
+			}
 		}
 		if depth == 0 {
 			if isRemote(at) {
 				p.err = ErrRemote
 			}
-			return true
+			return true, added
 		}
 		if next := firstBelow(at, p.dir); !isDir(next) {
-			return false
+			// The event of its removal is missing if at is watched since then.
+			w.lose(next)
+			return false, false
 		}
 	}
-	return false
+	return false, false
 }
 
 // leaveAbove ends the watch of directories above that of the place, except but.
