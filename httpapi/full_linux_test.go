@@ -23,9 +23,6 @@ import (
 // the reason, its recorded part can be read, and the next prompt succeeds as
 // soon as there is space.
 func TestTurnOnFullDisk(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
 	timed(t, minute)
 	disk := smallDisk(t)
 	edit, st := onDisk(t, filepath.Join(disk, "data"))

@@ -120,7 +120,8 @@ func (w *Watcher) root(i int) (exists, added bool) {
 			return true, added
 		}
 		if next := firstBelow(at, p.dir); !isDir(next) {
-			// The event of its removal is missing if at is watched since then.
+			// If it was watched, it was removed. The system may have reported that to
+			// nobody: fsnotify leaves the report to the watch of at, which is new.
 			w.lose(next)
 			return false, false
 		}

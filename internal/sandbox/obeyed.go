@@ -132,7 +132,7 @@ func linksOf(dir string) (links []string) {
 }
 
 // Worktrees returns the directory of the worktrees of all sessions. It is beside
-// the data directory, which is no part of a worktree.
+// the data directory and not in it, because no agent may work in that.
 func Worktrees(dataDir string) string { return dataDir + "-worktrees" }
 
 func isHidden(name string) bool { return strings.HasPrefix(name, ".") }

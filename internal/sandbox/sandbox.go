@@ -191,8 +191,9 @@ func (g guard) exposes(dir string) string {
 	return g.exposesAs(dir)
 }
 
-// exposesAs is exposes for an alias of a directory. An alias in one of
-// mountPoints does not make the directory a part of the system.
+// exposesAs returns what exposes does, for another path of the same directory.
+// Such a path in one of mountPoints does not make the directory a part of the
+// system.
 func (g guard) exposesAs(alias string) string {
 	for _, p := range g.system {
 		if within(p, alias) || within(alias, p) && !slices.Contains(mountPoints, p) {

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 
 // A script may be loaded only from a server that has proved its identity, and
-// parts.tsx requests the proof. The page's own script is the exception: the
-// document names it, so both come from one server.
+// parts.tsx requests the proof. The page's own script is the exception: it is
+// loaded together with the document that names it.
 const ofDocument = "void import(/* @vite-ignore */ page.href);";
 
 it("imports scripts only through part or script", () => {
