@@ -8,6 +8,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/filediff"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 func TestReviewStageCommitAndRevert(t *testing.T) {
@@ -180,9 +181,7 @@ func TestFirstCommit(t *testing.T) {
 }
 
 func TestKindsOfRepositories(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	t.Parallel()
 	change := func(rg *rig) {
 		t.Helper()

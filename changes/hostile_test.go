@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // A trap is a set of programs, each of which leaves a mark when it runs.
@@ -185,9 +186,7 @@ func TestFolderWithProgramsIsRefused(t *testing.T) {
 // An agent may change the folder after its check. Even then git runs nothing
 // that the folder chooses.
 func TestProgramsThatAppearAfterTheCheckDoNotRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	t.Parallel()
 	rg, tr := hostileRig(t)
 	tr.arm()
@@ -213,9 +212,7 @@ func TestProgramsThatAppearAfterTheCheckDoNotRun(t *testing.T) {
 // An agent may change a submodule after the check of the folder. Staging the
 // submodule, or removing it from the index, then runs no program either.
 func TestProgramsOfSubmoduleDoNotRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	t.Parallel()
 	rg, tr := hostileRig(t)
 	stage := func(staged bool) {
@@ -325,9 +322,7 @@ func (tr *trap) hooks() []string {
 
 // The traps of this file work: the user's own git springs them.
 func TestTrapsWork(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	t.Parallel()
 	rg, tr := hostileRig(t)
 	tr.arm()
@@ -392,9 +387,7 @@ func TestSkippedHooksAreReported(t *testing.T) {
 
 // Links by which git would read or write elsewhere.
 func TestLinksAreNotFollowed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	t.Parallel()
 	link := func(to, path string) func(rg *rig) {
 		return func(rg *rig) {
@@ -546,9 +539,7 @@ func linesOf(d Diff) (out []string) {
 
 // Names of files cannot be taken for options or patterns.
 func TestUnusualNames(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	t.Parallel()
 	rg := newRig(t)
 	names := []string{"--output=x", ":(exclude)a.txt", "*.txt", "a\tb", "ü é", "q\"uote", "new\nline", " space "}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // exchange swaps two names in the folder again and again, as an agent in a
@@ -117,9 +119,7 @@ func (s *swapped) race(attack swapAttack, tries int) (gain string) {
 // An agent in a sandbox replaces a folder by a link while git of the server
 // works. Git itself does not always notice that.
 func TestGitStaysInFolderWhoseFoldersAreReplaced(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	tries := 8
 	if os.Getenv("RUNNEL_LONG") != "" {
 		tries = 60
@@ -176,9 +176,7 @@ func TestServerStaysInFolderThatIsReplaced(t *testing.T) {
 // A link in the place of a submodule's repository would show the commit that
 // another repository has checked out.
 func TestSubmoduleShowsNothingOfAnotherRepository(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	t.Parallel()
 	for _, unconfined := range []bool{false, true} {
 		rg, other := newRig(t), newRig(t)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // A site is a project with a worktree.
@@ -86,9 +87,7 @@ func (s *site) gone() {
 }
 
 func TestWorktreeIsMadeMergedAndRemoved(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	t.Parallel()
 	for _, trusted := range []bool{false, true} {
 		rg := newRig(t)
@@ -140,9 +139,7 @@ func TestWorktreeIsMadeMergedAndRemoved(t *testing.T) {
 }
 
 func TestMergeWithNewCommitsInProject(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	t.Parallel()
 	rg := newRig(t)
 	s := rg.add()
@@ -459,9 +456,7 @@ func TestWorktreeOfSparseCheckout(t *testing.T) {
 }
 
 func TestWorktreeOfRepositoryWithSubmodule(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	t.Parallel()
 	rg := newRig(t)
 	inner := filepath.Join(filepath.Dir(rg.home), "inner")
@@ -508,9 +503,7 @@ func TestWorktreeNeedsNoMessageTooLong(t *testing.T) {
 // git with a worktree of an untrusted folder runs no program that the folder or
 // the worktree chooses.
 func TestWorktreeRunsNoProgramOfTheRepository(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	t.Parallel()
 	rg, tr := hostileRig(t)
 	tr.arm()

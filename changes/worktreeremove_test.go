@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 func TestRemovalOfReadOnlyFolders(t *testing.T) {
@@ -40,9 +41,7 @@ func TestRemovalOfReadOnlyFolders(t *testing.T) {
 
 // A crash during the creation can leave each of these states.
 func TestUnfinishedWorktreeIsDropped(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	t.Parallel()
 	for _, without := range [][]string{{"index"}, {"index", ".git"}, {"index", "HEAD", ".git"}, {"index", "gitdir", "commondir", "HEAD", ".git"}} {
 		s := newRig(t).add()

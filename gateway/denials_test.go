@@ -14,6 +14,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/testload"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -117,9 +118,7 @@ func TestOutputOfAHostileProgramSuggestsNoProtectedPath(t *testing.T) {
 }
 
 func TestDenialsAreBoundedAndSurviveARestart(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	data := t.TempDir()
 	rs := newDenialRecords(data, slog.New(slog.DiscardHandler))
 	e, outside := sandboxed(t, rs)

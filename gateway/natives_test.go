@@ -14,6 +14,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/testload"
 	"github.com/runnel-dev/runnel/provider/script"
 	"github.com/runnel-dev/runnel/store"
 )
@@ -144,9 +145,7 @@ func (h censor) Event(ev event.Event) []event.Event {
 var promptKind = []store.SearchKind{store.SearchPrompt}
 
 func TestSearchFindsConversationsThatNobodyOpened(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	d, x, p := newDisk(t), searchIn(t, t.TempDir()), newFiling()
 	p.put("one", d.dir, "zebra one hunter2", "zebra two")
 	p.put("two", "/other", "zebra three")
@@ -210,9 +209,7 @@ func (x *searched) natives(t *testing.T) string {
 }
 
 func TestConversationsThatDisappearLeaveTheSearchIndex(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	d, x, p := newDisk(t), searchIn(t, t.TempDir()), newFiling()
 	p.put("one", d.dir, "zebra one")
 	p.put("two", d.dir, "zebra two")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/testload"
 	"github.com/runnel-dev/runnel/store"
 	"github.com/runnel-dev/runnel/store/sqlite"
 )
@@ -158,9 +159,7 @@ func TestSearchStaysInTheProjectOfAToken(t *testing.T) {
 
 // The index may be lost, or its disk full, without any effect on sessions.
 func TestSearchCatchesUpAfterAnError(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	d, x := newDisk(t), searchIn(t, t.TempDir())
 	broken := make(chan struct{})
 	failed := make(chan struct{}, 100)
@@ -186,9 +185,7 @@ func TestSearchCatchesUpAfterAnError(t *testing.T) {
 }
 
 func TestSearchIndexIsRebuiltWhileTheServerRuns(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	d, x := newDisk(t), searchIn(t, t.TempDir())
 	g := d.open(t, x.use)
 	defer closeIt(t, g)

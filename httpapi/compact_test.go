@@ -14,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/stream"
+	"github.com/runnel-dev/runnel/internal/testload"
 	"github.com/runnel-dev/runnel/upsert"
 )
 
@@ -58,9 +59,7 @@ func (s *site) views(id string, after, to int64) (entries []string) {
 // session whose deltas were removed. Whole items, exports and turns are
 // unchanged, and the event stream has the remaining events.
 func TestCompactedLog(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	timed(t, minute)
 	edit, st := onDisk(t, filepath.Join(t.TempDir(), "data"))
 	t.Cleanup(func() { _ = st.Close() })

@@ -17,6 +17,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/command"
+	"github.com/runnel-dev/runnel/internal/testload"
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
@@ -194,9 +195,7 @@ func (r refusal) body(text string, opts, also map[string]any) string {
 // A prompt that is rejected changes neither its session nor the settings of the
 // agent.
 func TestRefusedTurnLeavesTheSessionUnchanged(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	timed(t, minute)
 	for _, alive := range []bool{true, false} {
 		t.Run(map[bool]string{true: "agent runs", false: "agent has ended"}[alive], func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 func TestRetentionIsPreviewedAndApplied(t *testing.T) {
@@ -73,9 +74,7 @@ func TestRetentionEndsStreams(t *testing.T) {
 // worktree that has only ignored files goes, because nobody would ever remove it;
 // one with work stays.
 func TestRetentionNamesAndRemovesWorktrees(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	rg := gitRig(t)
 	put(t, filepath.Join(rg.dir, ".git", "info", "exclude"), "node_modules\n.env\n")
 	clean, cleanTree := rg.worktree()

@@ -19,6 +19,7 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/httpapi/stream"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // stalled opens n WebSockets that follow a session, and then reads nothing from
@@ -33,9 +34,7 @@ func (s *site) stalled(n int, id string) {
 // Other clients receive everything while some clients read nothing. The test
 // measures the speed but does not check it, because it depends on the machine.
 func TestSlowClients(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	timed(t, minute)
 	for _, n := range []int{0, 1, 20} {
 		s := serve(t, func(c *Config, _ *gateway.Config) { c.WriteStall = time.Minute })
@@ -73,9 +72,7 @@ func TestSlowClients(t *testing.T) {
 // The memory for a client that reads nothing is bounded, however many events
 // there are.
 func TestStalledClientHoldsLittle(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	timed(t, minute)
 	s := serve(t, func(c *Config, _ *gateway.Config) { c.WriteStall = time.Minute })
 	const clients = 8

@@ -9,15 +9,14 @@ import (
 
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // TestUnreadAnswersAreBounded lets clients request large answers of every kind
 // and read nothing. The memory for them is bounded: the answers that wait for
 // longest are aborted at once, before their deadline.
 func TestUnreadAnswersAreBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	const clients, limit = 8, 2 << 20
 	for _, kind := range []string{"events", "items", "items?before=0", "export?format=md"} {
 		t.Run(kind, func(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/stream"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // maxUnread is the memory, in bytes, that the server may hold for a
@@ -35,9 +36,7 @@ var raced bool
 // not read, and measures the memory that the server holds for each of them once
 // its write has been blocked for a few seconds.
 func TestUnreadSubscriptionHoldsAtMost64KB(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	if raced {
 		t.Skip("the race detector takes memory of its own")
 	}

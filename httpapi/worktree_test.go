@@ -17,6 +17,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/changes"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/testload"
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
@@ -64,9 +65,7 @@ func put(t *testing.T, path, text string) {
 }
 
 func TestWorktreeOfSession(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	rg := gitRig(t)
 	all := rg.token
 	bound, other, reader := rg.bind(rg.dir, "read", "send", "approve"), rg.bind(t.TempDir(), "read", "send", "approve"), rg.mint(auth.Read, auth.Send)
@@ -181,9 +180,7 @@ func TestWorktreeIsBusyDuringTurn(t *testing.T) {
 // A worktree that has changed since the person saw it is neither merged nor
 // discarded, and its agent stays.
 func TestWorktreeIsMergedAndDiscardedOnlyAsSeen(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	rg := gitRig(t)
 	id, w := rg.worktree()
 	at := "/api/session/" + id
@@ -226,9 +223,7 @@ func (c *lingeringConn) Close() error {
 // A worktree is removed only when its agent has stopped, so that what the agent
 // writes last counts as work.
 func TestRemovalOfWorktreeAwaitsAgent(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	rg := gitRig(t, func(_ *Config, c *gateway.Config) { c.Providers = []runnel.Provider{&lingering{}} })
 	id, w := rg.worktree()
 	rg.events(id, rg.prompt(id, "text"))
@@ -241,9 +236,7 @@ func TestRemovalOfWorktreeAwaitsAgent(t *testing.T) {
 // The deletion of a session removes a worktree without work, and leaves any
 // other.
 func TestDeletionOfSessionLosesNoWork(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	for _, file := range []string{"", "new.txt", ".env"} {
 		work := file != ""
 		rg := gitRig(t)
@@ -366,9 +359,7 @@ func TestWorktreeAfterRestart(t *testing.T) {
 // The worktree of a trusted project is trusted: a commit runs its hooks. In any
 // other project no hook runs.
 func TestHooksOfWorktree(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	mark := filepath.Join(t.TempDir(), "mark")
 	for _, trusted := range []bool{false, true} {
 		rg := gitRig(t)

@@ -14,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/testload"
 	"github.com/runnel-dev/runnel/provider/all"
 )
 
@@ -21,9 +22,7 @@ import (
 // PATH, called "my-agent". $SNIPPET is the configuration with which the README
 // adds it.
 func TestAgentsOfTheConfiguration(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	bin := t.TempDir()
 	buildAgent(t, bin)
 	p := params()

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // terminal is a person's end of a pseudo-terminal.
@@ -106,9 +107,7 @@ func (tm *terminal) rest(t *testing.T, cmd *exec.Cmd) int {
 }
 
 func TestLineTypedBeforeTheQuestionIsNoAnswer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	for name, c := range map[string]struct {
 		before, answer string
 		code           int
@@ -286,9 +285,7 @@ func TestAnswersComeThroughSocketsOnly(t *testing.T) {
 // The output of commands for people fits a terminal of usual width, including
 // help.
 func TestOutputFitsTheTerminal(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("RUNNEL_DATA", t.TempDir()+"/data")
 	commands := [][]string{{"agents"}, {"agents", "script"}, {"sessions", "list"}, {"token", "create", "a name that is rather long", "--scope", "read,send,approve"}, {"token", "list"}}

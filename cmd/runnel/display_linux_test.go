@@ -13,6 +13,8 @@ import (
 
 	"github.com/charmbracelet/x/vt"
 	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // A display is a terminal with a screen, as a person sees it.
@@ -141,9 +143,7 @@ func release(t *testing.T, fifo string) {
 // A person sees the calls that run, each in one row that is replaced by its
 // result, and a summary at the end. The terminal may become narrower meanwhile.
 func TestRunIsDrawnOnATerminal(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	s := newScene(t)
 	s.withAgent(t)
 	fifo := s.fifo(t)

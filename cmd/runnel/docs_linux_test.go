@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/runnel-dev/runnel/internal/testload"
 	"github.com/runnel-dev/runnel/provider/all"
 )
 
@@ -90,9 +91,7 @@ func indented(t *testing.T, prefix string) (lines []string) {
 // The README's command for a first look succeeds as printed, without an
 // installed agent.
 func TestReadmeFirstLook(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	n := newNewcomer(t)
 	firsts := indented(t, "bin/runnel run ")
 	if len(firsts) != 1 {
@@ -126,9 +125,7 @@ func TestReadmeAgentsSayHowToInstallThem(t *testing.T) {
 // Every command in the README's list succeeds as printed, in this order, if the
 // agent that the README adds is installed.
 func TestReadmeCommandLine(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	n := newNewcomer(t)
 	buildAgent(t, filepath.Join(n.home, "bin"))
 	writeFile(t, filepath.Join(n.home, ".config", "runnel", "config.yaml"), []byte(snippet(t)))

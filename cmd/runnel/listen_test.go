@@ -8,13 +8,13 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // A browser tries [::1] before 127.0.0.1, so the server must listen on both.
 func TestServeListensOnBothLoopbackAddresses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	if !hasIPv6Loopback() {
 		t.Skip("this machine has no [::1]")
 	}
@@ -35,9 +35,7 @@ func TestServeListensOnBothLoopbackAddresses(t *testing.T) {
 }
 
 func TestServeRefusesPortTakenOnTheOtherLoopbackAddress(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	if !hasIPv6Loopback() {
 		t.Skip("this machine has no [::1]")
 	}

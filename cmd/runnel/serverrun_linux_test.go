@@ -17,6 +17,7 @@ import (
 
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // withAgent adds the small test agent to the configuration, as the agent
@@ -221,9 +222,7 @@ func TestQuestionInATerminalIsAnsweredOnThePage(t *testing.T) {
 
 // An answer in the terminal reaches the server with the name of who decided.
 func TestQuestionOfTheServerIsAnsweredInTheTerminal(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	s := newScene(t)
 	s.serve(t)
 	for answer, want := range map[string]int{"1\n": exitOK, "3\n": exitNotDone} {

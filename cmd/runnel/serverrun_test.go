@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // A scene is a home directory with a project, and a server whose data is in
@@ -139,9 +141,7 @@ func normalised(text string) string {
 
 // A prompt gives the same output whether it runs in the server or without it.
 func TestRunThroughTheServerPrintsTheSame(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	s := newScene(t)
 	s.serve(t)
 	sessions := 0

@@ -20,6 +20,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/testload"
 	"github.com/runnel-dev/runnel/provider/all"
 	"github.com/runnel-dev/runnel/store/memory"
 )
@@ -146,9 +147,7 @@ func (tr *transcript) loaded(t *testing.T) (evs []event.Event) {
 
 // A prompt with 17 MiB of documents is a single line of the file.
 func TestHistoryHasPromptsOfAnySize(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	for _, recording := range []string{"text@2.1.197", "text@2.1.330"} {
 		t.Run(recording, func(t *testing.T) {
 			want := recordedTranscript(t, recording).shows(t)

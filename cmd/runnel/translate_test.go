@@ -20,6 +20,7 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/internal/recording"
 	"github.com/runnel-dev/runnel/internal/recordtest"
+	"github.com/runnel-dev/runnel/internal/testload"
 	"github.com/runnel-dev/runnel/provider/all"
 	"github.com/runnel-dev/runnel/store/memory"
 )
@@ -73,9 +74,7 @@ func section(a *txtar.Archive, name string) []byte {
 }
 
 func TestTranslateEveryRecording(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	recordings(t, func(t *testing.T, agent string, a *txtar.Archive) {
 		in := section(a, "in")
 		if in == nil {
@@ -95,9 +94,7 @@ func TestTranslateEveryRecording(t *testing.T) {
 }
 
 func TestTranslateEveryTranscript(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	recordings(t, func(t *testing.T, agent string, a *txtar.Archive) {
 		if agent == "copilot" {
 			t.Skip("its files are only searched; Copilot itself replays a conversation that is opened")
@@ -425,9 +422,7 @@ func FuzzTranslate(f *testing.F) {
 // conversation, in the same order and with the same ids. Only the session
 // differs.
 func TestTranslateHistoryGivesTheServersIDs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	recordings(t, func(t *testing.T, agent string, a *txtar.Archive) {
 		if agent != "claude-code" {
 			t.Skip("this agent is started to be asked for its history")

@@ -8,14 +8,13 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel/changes"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // On a terminal, 'sessions worktree --merge' shows the state, merges only after
 // the word yes, and only that state.
 func TestMergeOfWorktreeAsksAtATerminal(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	n := newNewcomer(t)
 	n.serve(t)
 	if seen, code := n.run(t, `sh -c "cd ~/work && git init -q -b main && git config user.name Ada && git config user.email ada@example.com && git commit -q --allow-empty -m first"`); code != exitOK {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // homed makes the home directory of w that of this process, too, and returns a
@@ -94,9 +95,7 @@ func TestAllowedPathThatIsALinkNowStartsNoAgent(t *testing.T) {
 }
 
 func TestExchangedAllowedPathShowsNothingElse(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	for name, write := range map[string]bool{"readable": false, "writable": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

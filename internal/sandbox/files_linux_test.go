@@ -12,6 +12,7 @@ import (
 
 	"github.com/runnel-dev/runnel/internal/confine"
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // confined returns a box that limits files, and runs a script.
@@ -138,9 +139,7 @@ func TestFilesNeedsLandlock(t *testing.T) {
 // TestFilesNeverFollowsReplacedDirectories replaces a directory of the session
 // by a link while sandboxes are being made.
 func TestFilesNeverFollowsReplacedDirectories(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	w := newWorldFor(t, CheckFiles())
 	raced, link := filepath.Join(w.project, "package"), filepath.Join(w.project, "link")
 	if err := os.Mkdir(raced, 0o700); err != nil {

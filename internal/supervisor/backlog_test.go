@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // A server that takes over holds a turn in memory, so an agent cannot make it
 // hold any number of short lines, or of short messages to the agent.
 func TestTurnOfTooManyShortPiecesIsNotTakenOver(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	begin := appendNote(nil, note{what: noteBegin, at: time.Now(), p: []byte("{}")})
 	for name, c := range map[string]struct {
 		notes, output []byte

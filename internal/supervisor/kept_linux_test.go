@@ -17,6 +17,7 @@ import (
 
 	"github.com/runnel-dev/runnel/internal/proc"
 	"github.com/runnel-dev/runnel/internal/rawio"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // stream returns what the agent "stream" prints: numbered lines of all lengths,
@@ -194,9 +195,7 @@ func TestServerKilledWithinTakeLosesNothing(t *testing.T) {
 
 // A supervisor does not wake while the server reads the agent's output.
 func TestSupervisorSleepsWhileServerReads(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	a := start(t, roleCommand("drip", "300"), Takeover{})
 	until(t, "the start is over", func() bool {
 		before := switches(t, supervisorOf(a))

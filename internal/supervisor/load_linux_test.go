@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // often returns the number of runs, or the amount of data, of a test: long in
@@ -188,9 +189,7 @@ func holds(t testing.TB) (h held) {
 // TestAgentsLeakNothing runs many agents to their end. Some end by themselves
 // and some are stopped.
 func TestAgentsLeakNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	dir := t.TempDir()
 	once := func(i int) {
 		k := Takeover{Dir: dir, Name: "one", Window: time.Minute}
@@ -375,9 +374,7 @@ func readable(t *testing.T, program string) string {
 // The kernel kills an agent when the thread of the supervisor that started the
 // agent ends. The end of a thread of the server must not kill it.
 func TestEndOfAServerThreadDoesNotKillTheAgent(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	quit := make(chan struct{})
 	var chaos sync.WaitGroup
 	threads := 0

@@ -20,6 +20,7 @@ import (
 
 	"github.com/runnel-dev/runnel/internal/proc"
 	"github.com/runnel-dev/runnel/internal/procinfo"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 func playHere(role string, args []string) {
@@ -463,9 +464,7 @@ func TestRecordOfAForeignProcessIsIgnored(t *testing.T) {
 // A supervisor of another version keeps another spool. The next server does not
 // take it over, and ends it.
 func TestSupervisorOfAnotherVersionIsNotTakenOver(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
 	a := start(t, roleCommand("deaf"), k)
 	pids := readyPids(t, a.Stdout(), 1)
@@ -564,9 +563,7 @@ func TestNotDetachedWhereNobodyCouldTakeOver(t *testing.T) {
 // A supervisor starts whatever descriptor numbers are free in the process that
 // starts it. The lowest free number differs between the runs.
 func TestStartWhateverDescriptorsAreFree(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
+	testload.TakesLong(t)
 	dir := t.TempDir()
 	for n := range 12 {
 		cmd := exec.Command("/proc/self/exe", dir, strconv.Itoa(n))

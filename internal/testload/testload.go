@@ -1,5 +1,5 @@
 // Package testload scales the time limits of tests with the load of the
-// machine.
+// machine, and leaves long tests out of make check.
 //
 // A test asserts the documented limit. That limit applies exactly on a machine
 // with a free processor for every runnable task. On a busier machine each task
@@ -16,6 +16,15 @@ import (
 	"testing"
 	"time"
 )
+
+// TakesLong skips the test with -short, which make check uses. It is for tests
+// that take a second or more; make test runs them.
+func TakesLong(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes long")
+	}
+}
 
 // unknown is the factor for machines that do not report their load.
 const unknown = 4
