@@ -9,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/runnel-dev/runnel"
@@ -93,37 +94,55 @@ func (o *opener) stopOutdated(ctx context.Context, e *entry) (stopped, later boo
 }
 
 // applySandbox applies a change of a rule about sandboxes to the open sessions
-// to which it applies.
-func (g *Gateway) applySandbox(ctx context.Context, r store.Rule) *SandboxChange {
+// to which it applies. It stops their agents at the same time, because an agent
+// may take long to exit.
+func (as Approvals) applySandbox(ctx context.Context, r store.Rule) *SandboxChange {
 	ctx = context.WithoutCancel(ctx) // the rule is stored or removed
-	change := &SandboxChange{Stopped: []string{}, NextTurn: []string{}}
 	set := rules.NewSet([]store.Rule{r})
-	for _, open := range g.sessions.all() {
-		rec, _ := open.snapshot()
-		if len(set.Paths(sessionOf(rec))) == 0 {
-			continue
+	var ids []string
+	for _, open := range as.g.sessions.all() {
+		if rec, _ := open.snapshot(); len(set.Paths(sessionOf(rec))) > 0 {
+			ids = append(ids, rec.ID)
 		}
-		e, err := g.lockOpened(ctx, rec.ID)
-		if e == nil || err != nil {
-			continue // it was ended meanwhile
-		}
-		stopped, later := g.opener.stopOutdated(ctx, e)
-		e.mu.Lock()
-		later = later || e.started.Sandbox.IsOn() && e.inTurn() // also while the agent is being started
-		e.mu.Unlock()
-		if stopped {
-			awaitExit(ctx, e, g.cfg.Logger)
-		}
-		g.unlock(e)
+	}
+	stopped, later := make([]bool, len(ids)), make([]bool, len(ids))
+	var work sync.WaitGroup
+	for i, id := range ids {
+		work.Go(func() { stopped[i], later[i] = as.renewSandbox(ctx, id) })
+	}
+	work.Wait()
+	change := &SandboxChange{Stopped: []string{}, NextTurn: []string{}}
+	for i, id := range ids {
 		switch {
-		case stopped:
-			change.Stopped = append(change.Stopped, rec.ID)
-			g.feed.touch(rec.ID)
-		case later:
-			change.NextTurn = append(change.NextTurn, rec.ID)
+		case stopped[i]:
+			change.Stopped = append(change.Stopped, id)
+		case later[i]:
+			change.NextTurn = append(change.NextTurn, id)
 		}
 	}
 	return change
+}
+
+// renewSandbox stops the agent of a session whose sandbox is outdated, and waits
+// for its exit. It reports whether it was stopped, and whether it has to be
+// stopped later.
+func (as Approvals) renewSandbox(ctx context.Context, id string) (stopped, later bool) {
+	e, err := as.g.lockOpened(ctx, id)
+	if e == nil || err != nil {
+		return false, false // it was ended meanwhile
+	}
+	stopped, later = as.g.opener.stopOutdated(ctx, e)
+	e.mu.Lock()
+	later = later || e.started.Sandbox.IsOn() && e.inTurn() // also while the agent is being started
+	e.mu.Unlock()
+	if stopped {
+		awaitExit(ctx, e, as.g.cfg.Logger)
+	}
+	as.g.unlock(e)
+	if stopped {
+		as.g.feed.touch(id)
+	}
+	return stopped, later
 }
 
 // exitTimeout bounds the wait for the exit of an agent that was stopped.
@@ -167,7 +186,7 @@ func (as Approvals) AllowInSandbox(ctx context.Context, r store.Rule) (store.Rul
 	if r, err = as.g.rules.add(ctx, r); err != nil {
 		return r, nil, err
 	}
-	return r, as.g.applySandbox(ctx, r), nil
+	return r, as.applySandbox(ctx, r), nil
 }
 
 // forSession completes a rule for one session: it gets the session's whole id

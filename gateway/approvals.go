@@ -69,7 +69,7 @@ func (as Approvals) RemoveRule(ctx context.Context, id int64) (*SandboxChange, e
 	if err := as.g.rules.remove(ctx, id); err != nil || i < 0 || !list[i].Kind.IsSandbox() {
 		return nil, err
 	}
-	return as.g.applySandbox(ctx, list[i]), nil
+	return as.applySandbox(ctx, list[i]), nil
 }
 
 // CLIType returns the name that rules use for a kind of agent. The argument may
