@@ -24,7 +24,31 @@ func TestMain(m *testing.M) {
 	// A child built with the race detector would otherwise take a second to
 	// exit.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
-	testscript.Main(m, map[string]func(){"runnel": main})
+	testscript.Main(homed{m}, map[string]func(){"runnel": main})
+}
+
+// homed runs the tests with a home directory of their own: a server writes its
+// key and the marks of its audit log there.
+type homed struct{ *testing.M }
+
+func (m homed) Run() int {
+	home, err := os.MkdirTemp("", "runnel-home")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(home)
+	for _, name := range []string{"GOENV", "GOCACHE", "GOMODCACHE", "GOPATH"} { // the tests compile programs
+		dir, err := exec.Command("go", "env", name).Output()
+		if err != nil {
+			panic(err)
+		}
+		_ = os.Setenv(name, strings.TrimSpace(string(dir)))
+	}
+	_ = os.Setenv("HOME", home)
+	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"} {
+		_ = os.Unsetenv(name)
+	}
+	return m.M.Run()
 }
 
 func TestScripts(t *testing.T) {
