@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/testcache"
 )
 
 // The commands create their private directories in a cache of the test.
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	code := m.Run()
+	code := testcache.Main{M: m}.Run()
 	_ = os.RemoveAll(cache)
 	os.Exit(code)
 }

@@ -20,12 +20,13 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/testcache"
 	"github.com/runnel-dev/runnel/provider/script"
 	"github.com/runnel-dev/runnel/store"
 	"github.com/runnel-dev/runnel/store/memory"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testcache.Main{M: m}) }
 
 // A disk is the data that survives a gateway.
 type disk struct {

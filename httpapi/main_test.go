@@ -19,6 +19,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/testcache"
 	"github.com/runnel-dev/runnel/provider/script"
 	"github.com/runnel-dev/runnel/store/memory"
 )
@@ -26,7 +27,7 @@ import (
 func TestMain(m *testing.M) {
 	// Without this a child with the race detector would take a second to exit.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(testcache.Main{M: m})
 }
 
 // A rig is a complete server with the scripted agent, and everything in memory.

@@ -20,6 +20,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/bridge"
 	"github.com/runnel-dev/runnel/internal/confine"
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/testcache"
 )
 
 // TestMain lets this test program be the bridge of a sandbox.
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 		printSockets()
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(testcache.Main{M: m}.Run())
 }
 
 // world is a home directory with a project in it.
