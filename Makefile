@@ -317,7 +317,7 @@ bench-renew: build ## measure what bench-gate compares again, and write it into 
 # The tests of the measurements that need no agents, and the gate without ratios.
 .PHONY: test-gate
 test-gate: bench-gate
-	go -C bench test -short ./...
+	go -C bench test -vet=off -ldflags=-w -short ./... # make test-bench runs vet
 
 .PHONY: test-bench
 test-bench: ui $(SUPERVISOR) $(AGENTS_READY) ## vet and test the measurements, which are a Go module of their own
