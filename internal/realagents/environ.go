@@ -26,8 +26,8 @@ var agents = map[string]agent{
 	"codex":       {module: "@openai/codex", command: "codex", args: []string{"app-server"}, environ: Home.codex, files: Home.codexFiles},
 	"codex-acp": {module: "@agentclientprotocol/codex-acp", command: "codex-acp", environ: func(h Home) []string {
 		// In its default mode, "agent", a model decides about permissions.
-		return append(h.codex(), "NO_BROWSER=1", "INITIAL_AGENT_MODE=workspace-write")
-	}, files: Home.codexFiles},
+		return append(h.codex(), h.compiled(), "NO_BROWSER=1", "INITIAL_AGENT_MODE=workspace-write")
+	}, files: Home.codexFiles, newerNode: true},
 	"claude-agent-acp": {module: "@agentclientprotocol/claude-agent-acp", command: "claude-agent-acp", environ: func(h Home) []string {
 		return append(append(h.claude(), h.xdg()...), h.compiled())
 	}},
@@ -164,7 +164,8 @@ func (h Home) qwenFiles() map[string]string {
 		"security":  object{"auth": object{"selectedType": "openai"}},
 		"privacy":   object{"usageStatisticsEnabled": false},
 		"telemetry": object{"enabled": false},
-		"general":   object{"enableAutoUpdate": false},
+		// Without preventSystemSleep, Qwen Code starts two processes in each turn.
+		"general": object{"enableAutoUpdate": false, "preventSystemSleep": false},
 		"tools": object{
 			"useRipgrep": false,
 			"todoWrite":  object{"enabled": true}, // off by default

@@ -37,8 +37,8 @@ func TestFindSelectsRequiredNodeVersion(t *testing.T) {
 	}{
 		{"qwen", "@qwen-code/qwen-code", ">=22.0.0", "#!/usr/bin/env node\n", true},
 		{"claude-agent-acp", "@agentclientprotocol/claude-agent-acp", ">= 24", "#!/usr/bin/env node\n", true},
-		{"gemini", "@google/gemini-cli", ">=20", "#!/usr/bin/env node\n", true}, // its newerNode is set
-		{"codex-acp", "@agentclientprotocol/codex-acp", ">=20", "#!/usr/bin/env node\n", false},
+		{"gemini", "@google/gemini-cli", ">=20", "#!/usr/bin/env node\n", true},                // its newerNode is set
+		{"codex-acp", "@agentclientprotocol/codex-acp", ">=20", "#!/usr/bin/env node\n", true}, // as gemini
 		{"codex", "@openai/codex", "", "#!/usr/bin/env node\n", false},
 		{"claude-code", "claude-code", ">=22.0.0", "\x7fELF", false},
 	} {
