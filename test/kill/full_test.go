@@ -49,7 +49,7 @@ func TestFullDiskDuringRealTurnsLosesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	w := newWorldIn(t, "60s", filepath.Join(disk, "data"))
+	w := newFastWorldIn(t, "60s", filepath.Join(disk, "data"))
 	w.start()
 	kills := 0
 	sum := w.moments(seed(t), rounds(10, 2), 2, func() {

@@ -180,7 +180,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 // TestUpgradeUnderRunningTurns stops the server with SIGTERM, as a service
 // manager does, and starts an update of it. No turn may be lost.
 func TestUpgradeUnderRunningTurns(t *testing.T) {
-	w := newWorld(t, "60s")
+	w := newFastWorld(t, "60s")
 	w.start()
 	other, err := update()
 	if err != nil {
@@ -203,7 +203,7 @@ func TestUpgradeUnderRunningTurns(t *testing.T) {
 // TestFrozenServerLosesNothing suspends the server's process for a while during
 // turns. No turn may be lost.
 func TestFrozenServerLosesNothing(t *testing.T) {
-	w := newWorld(t, "60s")
+	w := newFastWorld(t, "60s")
 	w.start()
 	pause := time.Duration(rounds(30, 2)) * time.Second
 	sum := w.moments(seed(t), rounds(3, 1), rounds(3, 2), func() {
@@ -223,7 +223,7 @@ func TestFrozenServerLosesNothing(t *testing.T) {
 // TestKilledSupervisorClosesItsTurn kills the supervisors. Their turns must be
 // closed at once, with a reason, and no process of their agents may remain.
 func TestKilledSupervisorClosesItsTurn(t *testing.T) {
-	w := newWorld(t, "60s")
+	w := newFastWorld(t, "60s")
 	w.begun = true
 	w.start()
 	sum := w.moments(seed(t), rounds(10, 2), rounds(3, 2), func() {
@@ -239,7 +239,7 @@ func TestKilledSupervisorClosesItsTurn(t *testing.T) {
 // supervisors at the same time. After the next start of the server, neither the
 // agents nor what they had started may run.
 func TestKilledServerAndSupervisorsLeaveNothing(t *testing.T) {
-	w := newWorld(t, "60s")
+	w := newFastWorld(t, "60s")
 	w.begun = true
 	w.start()
 	sum := w.moments(seed(t), rounds(10, 2), rounds(3, 2), func() {
@@ -260,7 +260,7 @@ func TestKilledServerAndSupervisorsLeaveNothing(t *testing.T) {
 // its reattach window, no process may remain.
 func TestWindowEnds(t *testing.T) {
 	window := testload.Room(2 * time.Second) // long enough for the test to see the supervisor
-	w := newWorld(t, window.String())
+	w := newFastWorld(t, window.String())
 	w.start()
 	c := w.Follow(w.create())
 	defer c.Leave()

@@ -204,7 +204,7 @@ func TestAgentsThatWaitEndWithTheServer(t *testing.T) {
 // TestInterruptedWhileItTakesOver interrupts a server that has taken over an
 // agent but does not serve yet. The server must stop the agent.
 func TestInterruptedWhileItTakesOver(t *testing.T) {
-	w := newWorld(t, "1h")
+	w := newFastWorld(t, "1h")
 	w.start()
 	w.firstWord()
 	w.kill()

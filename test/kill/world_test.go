@@ -90,12 +90,23 @@ type world struct {
 
 func newWorld(t *testing.T, window string) *world {
 	t.Helper()
-	return newWorldIn(t, window, filepath.Join(t.TempDir(), "data"))
+	return newWorldOf(t, "claude-code", window, filepath.Join(t.TempDir(), "data"))
 }
 
-func newWorldIn(t *testing.T, window, data string) *world {
+// newFastWorld returns a world for claims about the server and its supervisors,
+// which are the same for every agent. Its sessions use Codex, which takes less
+// processor time to start, or Claude Code with RUNNEL_LONG.
+func newFastWorld(t *testing.T, window string) *world {
 	t.Helper()
-	return newWorldOf(t, "claude-code", window, data)
+	return newFastWorldIn(t, window, filepath.Join(t.TempDir(), "data"))
+}
+
+func newFastWorldIn(t *testing.T, window, data string) *world {
+	t.Helper()
+	if long() {
+		return newWorldOf(t, "claude-code", window, data)
+	}
+	return newWorldOf(t, "codex", window, data)
 }
 
 // newWorldOf returns a world whose sessions use the agent of the named
