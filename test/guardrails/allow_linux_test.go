@@ -217,11 +217,11 @@ func TestPathAllowedDuringATurnIsReachedFromTheNextOneOn(t *testing.T) {
 // TestHostileToolIsSuggestedNoProtectedPath prints, as a tool, that protected
 // paths could not be read, among them the user's keys and the server's data.
 func TestHostileToolIsSuggestedNoProtectedPath(t *testing.T) {
-	w := newWorld(t, realagents.Claude(t)[0])
+	w := newWorld(t, realagents.Codex(t))
 	file, _ := w.outside()
 	data := real(t, w.prog.Data)
 	hostile := []string{
-		filepath.Join(w.home.Dir, ".ssh"), filepath.Join(w.home.Dir, ".ssh/file"), w.home.Dir, data, filepath.Join(data, "runnel.db"), filepath.Join(data, "api.sock"), w.home.Config,
+		filepath.Join(w.home.Dir, ".ssh"), filepath.Join(w.home.Dir, ".ssh/file"), w.home.Dir, data, filepath.Join(data, "runnel.db"), filepath.Join(data, "api.sock"), w.home.Config, w.home.Codex,
 		"/etc/shadow", "/run", "/var/run/docker.sock", "/", "/proc/1/environ",
 	}
 	var script strings.Builder

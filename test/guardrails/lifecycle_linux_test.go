@@ -86,7 +86,7 @@ func TestTurnInSandboxSurvivesKilledServer(t *testing.T) {
 		if !said {
 			t.Error("the model's last answer did not arrive through the second server's proxy")
 		}
-	}, "claude-code")
+	}, "codex")
 }
 
 // TestEndOfSandbox cancels a turn and then ends the session. The processes of
@@ -136,7 +136,7 @@ func running(argument string) (n int) {
 // TestSandboxDoesNotReachThePortOfTheNextServer kills the server while a tool
 // runs. The next server listens on a port that the session's egress list has.
 func TestSandboxDoesNotReachThePortOfTheNextServer(t *testing.T) {
-	w := newWorld(t, realagents.Claude(t)[0])
+	w := newWorld(t, realagents.Codex(t))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ func TestSandboxIsRefusedNotIgnored(t *testing.T) {
 
 // TestSandboxNeedsBubblewrap runs a server whose PATH has no bubblewrap.
 func TestSandboxNeedsBubblewrap(t *testing.T) {
-	w := newWorld(t, realagents.Claude(t)[0])
+	w := newWorld(t, realagents.Codex(t))
 	w.prog.Stop()
 	bin := t.TempDir()
 	for _, name := range []string{"sh", "bash", "env", "git", "node", "cat"} {
@@ -82,7 +82,7 @@ func TestSandboxNeedsBubblewrap(t *testing.T) {
 			}
 		}
 	}
-	if err := os.Symlink(w.agent.Path, filepath.Join(bin, "claude")); err != nil {
+	if err := os.Symlink(w.agent.Path, filepath.Join(bin, w.agent.Name)); err != nil {
 		t.Fatal(err)
 	}
 	w.prog.Env = append(w.prog.Env, "PATH="+bin)
