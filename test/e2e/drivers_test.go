@@ -385,8 +385,14 @@ func (sc *screen) fold(o *outcome) {
 	}
 }
 
+// eachDriver runs a test with each kind of client.
 func eachDriver(t *testing.T, s *server, f func(t *testing.T, d driver)) {
 	for name, open := range map[string]func(*server) driver{"http": newSSE, "websocket": newWS} {
-		t.Run(name, func(t *testing.T) { f(t, open(s.on(t))) })
+		t.Run(name, func(t *testing.T) {
+			if name == "websocket" && !overTLS {
+				needsLong(t, "TestEveryAgent does the same by WebSocket with other agents")
+			}
+			f(t, open(s.on(t)))
+		})
 	}
 }

@@ -212,10 +212,10 @@ func TestMCPServersAreAddedAndRemoved(t *testing.T) {
 // names that look like options.
 func TestMCPServersAreNotChangedByDefault(t *testing.T) {
 	t.Parallel()
-	agent := realagents.Claude(t)[0]
+	agent := realagents.Codex(t)
 	w := newMCPWorld(t, agent)
 	w.checkCapabilities(false)
-	const path = "/api/agents/claude-code/mcp"
+	const path = "/api/agents/codex/mcp"
 	in := map[string]any{"name": "tickets", "command": "/bin/echo"}
 	for _, request := range []struct {
 		method, path string
