@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -9,8 +10,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// TestRealAgents runs the scripts with the pinned agents and a scripted model
-// on loopback.
+// TestRealAgents runs the scripts with Claude Code and a scripted model on
+// loopback. Without RUNNEL_LONG=1 it leaves out resume.txtar, whose commands
+// TestEachRealAgent runs with Codex.
 func TestRealAgents(t *testing.T) {
 	for _, agent := range realagents.UsualClaude(t) {
 		t.Run(agent.Version, func(t *testing.T) {
@@ -22,6 +24,9 @@ func TestRealAgents(t *testing.T) {
 			t.Cleanup(func() { _ = model.Close() })
 			p := params()
 			p.Dir = "testdata/real"
+			if os.Getenv("RUNNEL_LONG") == "" {
+				p.Dir, p.Files = "", []string{"testdata/real/run.txtar", "testdata/real/serve.txtar"}
+			}
 			prepare := p.Setup
 			p.Setup = func(env *testscript.Env) error {
 				if err := prepare(env); err != nil {
