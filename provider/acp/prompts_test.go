@@ -54,7 +54,7 @@ func walk(v any, f func(string)) {
 }
 
 // fewPrompts are the most problematic prompts, for a short test.
-var fewPrompts = []string{"/no-such-command now", "@/etc/passwd", "look at @../outside.txt now", " cr\r\nlf\r\n", "!touch pwned"}
+var fewPrompts = []string{"/no-such-command now", "@/etc/passwd and @../outside.txt now", " cr\r\nlf\r\n", "!touch pwned"}
 
 // prompts are texts that a program could interpret as a flag, a command or a
 // file name, or could change.

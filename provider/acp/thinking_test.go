@@ -2,22 +2,20 @@ package acp
 
 import (
 	"encoding/json"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
 // The adapter for Claude Code requests summaries of the reasoning, unless the
-// session omits them, as in TestAdapterPassesOptionsOfAStartOn.
+// session omits them, as in TestAdapterPassesOptionsOfAStartOn. Without
+// RUNNEL_LONG=1, TestMCPServersCanBeUsed checks the default.
 func TestAdapterAsksForReasoning(t *testing.T) {
-	displays := []runnel.ThinkingDisplay{""}
-	if os.Getenv("RUNNEL_LONG") != "" {
-		displays = append(displays, runnel.ThinkingSummarized)
-	}
-	for _, display := range displays {
+	agentrig.NeedLong(t)
+	for _, display := range []runnel.ThinkingDisplay{"", runnel.ThinkingSummarized} {
 		r := newRig(t, "claude-agent-acp")
 		r.Opt.ThinkingDisplay = display
 		r.Play(fakemodel.Step{Text: "Done."})
