@@ -182,31 +182,3 @@ func TestModelAndPermissionModeChangeInARunningSession(t *testing.T) {
 		t.Errorf("bypass without AllowBypass: %v", err)
 	}
 }
-
-func TestApprovedPlanChangesThePermissionMode(t *testing.T) {
-	eachAgent(t, func(t *testing.T, r *rig) {
-		r.Opt.PermissionMode = runnel.ModePlan
-		r.Opt.Tools = []string{"Read", "Bash", "ExitPlanMode"}
-		r.Play(fakemodel.Step{Blocks: []fakemodel.Block{use("ExitPlanMode", args{"plan": "1. Do it."})}}, fakemodel.Step{Text: "ok"})
-		evs := r.Until(func(ev event.Event) bool {
-			_, ok := ev.Body.(event.ApprovalRequested)
-			return ok || event.Ends(ev.Body)
-		})
-		a, ok := last(evs).(event.ApprovalRequested)
-		if !ok || a.Approval.Kind != event.ApprovalPlan {
-			t.Fatalf("no plan to approve\n%s", dump(evs))
-		}
-		r.Decide(a.Approval, runnel.Decision{Choice: allowSession})
-		evs = append(evs, r.Finish("")...)
-		sound(t, evs)
-		mode := ""
-		for _, b := range bodies[event.SessionUpdated](evs) {
-			if b.PermissionMode != "" {
-				mode = b.PermissionMode
-			}
-		}
-		if mode != "acceptEdits" {
-			t.Errorf("the mode after the plan is %q\n%s", mode, dump(evs))
-		}
-	})
-}

@@ -95,23 +95,32 @@ func withHeaders(questions string) string {
 	return strings.ReplaceAll(s, `"}`, `","description":"d"}`)
 }
 
-func TestPlanApprovalShowsThePlanAndItsFile(t *testing.T) {
+func TestPlanApprovalShowsThePlanAndItsFileAndChangesThePermissionMode(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		r.Opt.PermissionMode = runnel.ModePlan
+		r.Opt.Tools = []string{"Read", "Bash", "Write", "ExitPlanMode"}
 		r.stillWorks()
 		plan := "# The plan\n1. Do it.\n"
 		r.Play(calls(use("Write", args{"file_path": r.planFile(), "content": plan})), calls(use("ExitPlanMode", args{})), says("ok"))
-		evs := r.Finish(allowOnce)
+		evs := r.Finish(allowSession)
 		asked := bodies[event.ApprovalRequested](evs)
-		if len(asked) != 1 || decodeLenient[exitPlan](asked[0].Approval.Arguments).Plan != plan {
+		if len(asked) != 1 || asked[0].Approval.Kind != event.ApprovalPlan || decodeLenient[exitPlan](asked[0].Approval.Arguments).Plan != plan {
 			t.Fatalf("approvals: %+v", asked)
 		}
+		sound(t, evs)
 		var files []event.AgentFile
+		mode := ""
 		for _, b := range bodies[event.SessionUpdated](evs) {
 			files = append(files, b.Files...)
+			if b.PermissionMode != "" {
+				mode = b.PermissionMode
+			}
 		}
 		if d := cmp.Diff([]event.AgentFile{{Path: r.planFile(), Kind: "plan"}}, files); d != "" {
 			t.Error(d)
+		}
+		if mode != "acceptEdits" {
+			t.Errorf("the mode after the plan is %q\n%s", mode, dump(evs))
 		}
 	})
 }
