@@ -129,7 +129,7 @@ var optionsOfRealAgents = []struct{ option, agents, what, test string }{
 	{"disallowedTools", "claude-code", "real agents: the tool does not run", "provider/claude.TestAgentLacksDisallowedTools"},
 	{"disallowedTools", "claude-code claude-agent-acp opencode", "real agents: a tool that a profile disallows does not run", "test/e2e.TestProfileForbidsAndApprovesTools"},
 	{"thinkingDisplay", "claude-code", "real agents: the request to the model has it, also when it changes", "provider/claude.TestThinkingDisplayAndToolsChangeInARunningSession"},
-	{"thinkingDisplay", "claude-agent-acp", "real agents: the request to the model has it", "provider/acp.TestAdapterAsksForReasoning"},
+	{"thinkingDisplay", "claude-agent-acp", "real agents: the request to the model has it", "provider/acp.TestAdapterPassesOptionsOfAStartOn"},
 	{"addDirs", "claude-code", "real agents: a file of the folder is read without asking", "provider/claude.TestMCPServersAndAddedDirectoriesCanBeUsed"},
 	{"tools", "claude-code", "real agents: the model is offered these tools alone", "provider/claude.TestOptionsOfAStartReachTheModel"},
 	{"tools", "claude-agent-acp", "real agents: the model is offered these tools alone", "provider/acp.TestAdapterPassesOptionsOfAStartOn"},
