@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // shows reports whether the status or a diff of the folder contains a text.
@@ -140,6 +142,9 @@ func TestStatusAcceptsAlternatesInTheFolder(t *testing.T) {
 		"too many":                     {strings.Repeat("../../lent/objects\n", maxAlternatesEntries+1), StateRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "absolute" && name != "one elsewhere" {
+				testload.TakesLong(t)
+			}
 			t.Parallel()
 			rg, other := newRig(t), newRig(t)
 			in := func(name string) string { return filepath.Join(rg.folder.Dir, name) }

@@ -1,10 +1,12 @@
 package changes
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
@@ -42,15 +44,45 @@ func newRig(t *testing.T) *rig {
 	}
 	home, dir := filepath.Join(base, "home"), filepath.Join(base, "project")
 	rg := &rig{t: t, home: home, folder: Folder{Dir: dir}}
-	rg.write(filepath.Join(home, ".gitconfig"), "[user]\n\tname = Ada\n\temail = ada@example.com\n[init]\n\tdefaultBranch = main\n")
+	rg.write(filepath.Join(home, ".gitconfig"), settings)
 	rg.git = New(rg.env())
-	rg.put("a.txt", "one\ntwo\nthree\n")
+	rg.put("a.txt", first)
 	rg.put("sub/b.txt", "b\n")
-	rg.run("init", "--quiet")
-	rg.run("add", ".")
-	rg.run("commit", "--quiet", "--message", "first")
+	git, err := firstCommit()
+	if err == nil {
+		err = os.CopyFS(filepath.Join(dir, ".git"), os.DirFS(git))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	rg.run("update-index", "--refresh") // the index has the times of other files
 	return rg
 }
+
+// firstCommit makes a repository with one commit, and returns its git directory.
+// Each rig copies that directory, which takes less time than three runs of git.
+var firstCommit = sync.OnceValues(func() (string, error) {
+	home, err := os.MkdirTemp(os.Getenv("XDG_CACHE_HOME"), "first-")
+	rg := &rig{home: home, folder: Folder{Dir: filepath.Join(home, "project")}}
+	err = errors.Join(err, os.MkdirAll(filepath.Join(rg.folder.Dir, "sub"), 0o755))
+	for path, text := range map[string]string{".gitconfig": settings, "project/a.txt": first, "project/sub/b.txt": "b\n"} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(home, path), []byte(text), 0o644))
+	}
+	for _, args := range [][]string{{"init", "--quiet", "--template="}, {"add", "."}, {"commit", "--quiet", "--message", "first"}} {
+		cmd := exec.Command("git", args...)
+		cmd.Dir, cmd.Env = rg.folder.Dir, rg.env()
+		if out, failed := cmd.CombinedOutput(); failed != nil {
+			err = errors.Join(err, failed, errors.New(string(out)))
+		}
+	}
+	return filepath.Join(rg.folder.Dir, ".git"), err
+})
+
+// The settings of a rig's user, and a file of the first commit.
+const (
+	settings = "[user]\n\tname = Ada\n\temail = ada@example.com\n[init]\n\tdefaultBranch = main\n"
+	first    = "one\ntwo\nthree\n"
+)
 
 func (rg *rig) env() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + rg.home, "GIT_CONFIG_NOSYSTEM=1"}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // around replaces git by a script that runs shell commands before and after
@@ -61,6 +63,9 @@ func TestStatusNoticesReplacedObjects(t *testing.T) {
 		"list of objects":                   {`echo "$other/objects" >> objects/info/alternates`, `: > .git/objects/info/alternates`},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "objects" {
+				testload.TakesLong(t)
+			}
 			t.Parallel()
 			rg, other := newRig(t), newRig(t)
 			other.put("plans.txt", "a secret\n")

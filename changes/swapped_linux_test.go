@@ -120,7 +120,7 @@ func (s *swapped) race(attack swapAttack, tries int) (gain string) {
 // works. Git itself does not always notice that.
 func TestGitStaysInFolderWhoseFoldersAreReplaced(t *testing.T) {
 	testload.TakesLong(t)
-	tries := 8
+	tries := 4
 	if os.Getenv("RUNNEL_LONG") != "" {
 		tries = 60
 	}

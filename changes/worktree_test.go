@@ -300,6 +300,9 @@ func TestRemovalLosesNothingUnlessDiscarded(t *testing.T) {
 		"worktree of another repository": {foreign, "no longer leads"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "untracked file" && name != "commit" {
+				testload.TakesLong(t)
+			}
 			t.Parallel()
 			rg := newRig(t)
 			rg.t = t

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // Whatever changes in a worktree or its project, a person who has seen the state
@@ -26,6 +27,9 @@ func TestWorktreeChangedSinceItWasSeenIsNeitherMergedNorDiscarded(t *testing.T) 
 		"another file":                  func(s *site) { s.in().put("z.txt", strings.Repeat("b", 100)) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "a new file" && name != "a commit" {
+				testload.TakesLong(t)
+			}
 			t.Parallel()
 			rg := newRig(t)
 			s := rg.add()

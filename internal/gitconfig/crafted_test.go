@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // A crafted is a repository that makes git run a program of its files, or
@@ -145,6 +147,7 @@ var craftedRepositories = map[string]crafted{
 // a program of each repository or overwrites a file outside of it, and that the
 // cause is found.
 func TestCraftedRepositoriesAreFound(t *testing.T) {
+	testload.TakesLong(t)
 	for name, c := range craftedRepositories {
 		t.Run(name, func(t *testing.T) {
 			dir := repo(t)
