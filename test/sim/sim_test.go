@@ -46,9 +46,9 @@ func seeds(t *testing.T, n int) (first uint64, runs int) {
 	case runs == 0 && slower > 1: // also in short tests
 		runs = n / slower
 	case runs == 0 && testing.Short():
-		runs = n / 5
+		runs = n / 10
 	case runs == 0:
-		runs = 2 * n / 5
+		runs = n / 5
 	}
 	if first == 0 {
 		first = 1
