@@ -100,7 +100,7 @@ func crashEvents(session string, head int64, n int) []event.Event {
 // moments, also while it opens the store. Afterwards the store has every
 // acknowledged event and no gaps.
 func TestKillWhileAppendingLosesNothingAcknowledged(t *testing.T) {
-	rounds := 40
+	rounds := 20
 	switch {
 	case long:
 		rounds = 1000

@@ -42,12 +42,12 @@ func TestFailingSystemCallsLoseNothingAcknowledged(t *testing.T) {
 	for _, f := range faults {
 		for _, forever := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/forever=%v", f.name, forever), func(t *testing.T) {
-				step := 7
+				step := 15
 				switch {
 				case long:
 					step = 1
 				case raced, testing.Short():
-					step = 10
+					step = 20
 				}
 				n := 1 + rand.IntN(min(step, 3))
 				runs := 0

@@ -62,7 +62,7 @@ type powerRun struct {
 // first one and have no gap. If the log lacks events that readers saw, it has
 // another id.
 func TestPowerLossLosesNothingDecided(t *testing.T) {
-	images, early := 300, 10
+	images, early := 120, 4
 	switch {
 	case long:
 		images = 12000
