@@ -220,7 +220,7 @@ func TestAgentsLeakNothing(t *testing.T) {
 		once(i)
 	}
 	_, rssBefore := peak(t, os.Getpid())
-	before, runs := holds(t), often(10000, 200)
+	before, runs := holds(t), often(10000, 100)
 	if raceEnabled {
 		runs /= 10 // a start takes many times as long
 	}
