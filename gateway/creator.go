@@ -104,19 +104,20 @@ type newSession struct {
 }
 
 // create writes the record before the agent starts, so that a crash leaves no
-// agent without a record. If the agent does not start, create removes the
-// record.
+// agent without a record. It does so in the transition that opens the session,
+// because others know the session from its record on, and could otherwise open
+// it a second time. If the agent does not start, create removes the record.
 func (c *creator) create(ctx context.Context, n newSession) error {
 	n.rec.State = event.StateLoading
 	if err := bindingOf(ctx).Bind(ctx, n.rec.ID, ""); err != nil {
 		n.dropAgent()
 		return err
 	}
-	if err := c.opener.cfg.Catalogue.PutSession(ctx, n.rec); err != nil {
-		n.dropAgent()
-		return storeError(err)
-	}
 	t, err := c.sessions.create(ctx, n.rec.ID, func() (*entry, error) {
+		if err := c.opener.cfg.Catalogue.PutSession(c.opener.ctx, n.rec); err != nil {
+			n.dropAgent()
+			return nil, storeError(err)
+		}
 		e, err := c.start(WithCredential(c.opener.ctx, credentialOf(ctx)), n)
 		if err != nil {
 			if n.undo != nil {
@@ -129,7 +130,6 @@ func (c *creator) create(ctx context.Context, n newSession) error {
 	})
 	if err != nil {
 		n.dropAgent()
-		c.opener.erase(n.rec.ID)
 		return err
 	}
 	if err := t.wait(ctx); err != nil {

@@ -1,0 +1,106 @@
+package gateway
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/provider/script"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// announced is a catalogue that tells about the first session whose creation
+// begins, and continues when the receiver waits or has done its work.
+type announced struct {
+	store.Catalogue
+	created func(id string)
+	begun   *atomic.Bool
+}
+
+func (c announced) PutSession(ctx context.Context, s store.Session) error {
+	err := c.Catalogue.PutSession(ctx, s)
+	if s.State == event.StateLoading && c.begun.CompareAndSwap(false, true) {
+		go c.created(s.ID)
+		synctest.Wait()
+	}
+	return err
+}
+
+// countedConn is the connection to an agent that counts itself until it is
+// closed.
+type countedConn struct {
+	runnel.Conn
+	running *atomic.Int32
+}
+
+func (c countedConn) Close() error {
+	c.running.Add(-1)
+	return c.Conn.Close()
+}
+
+// A session is in lists as soon as its record is stored, so a client can use it
+// before it is open.
+func TestSessionThatIsUsedDuringItsCreationHasOneAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running atomic.Int32
+		agent := &fake{name: "counted", open: func(o runnel.Options) (runnel.Conn, error) {
+			running.Add(1)
+			conn, err := script.New().Open(t.Context(), o)
+			return countedConn{conn, &running}, err
+		}}
+		var g *Gateway
+		d := newDisk(t)
+		g = d.open(t, func(c *Config) {
+			c.Providers = []runnel.Provider{agent}
+			c.Catalogue = announced{c.Catalogue, func(id string) {
+				if _, err := g.Send(context.Background(), id, Prompt{Text: "text"}); err != nil {
+					t.Errorf("a prompt during the creation: %v", err)
+				}
+			}, new(atomic.Bool)}
+		})
+		defer closeIt(t, g)
+		st, err := g.Create(t.Context(), "counted", d.dir, runnel.Options{}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := running.Load(); n != 1 {
+			t.Errorf("%d agents run for one session", n)
+		}
+		if err := g.Delete(t.Context(), st.SessionID); err != nil {
+			t.Fatal(err)
+		}
+		if n := running.Load(); n != 0 {
+			t.Errorf("%d agents run after the session was deleted", n)
+		}
+	})
+}
+
+func TestSessionIsNotOpenedBeforeItsConversationIsCopied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk(t)
+		p := newKeeper(d)
+		p.history = turnWith(derived("a"), "hi", "hello")
+		var g *Gateway
+		g = d.open(t, func(c *Config) {
+			c.Providers = []runnel.Provider{p}
+			c.Catalogue = announced{c.Catalogue, func(id string) {
+				if _, err := g.Send(context.Background(), id, Prompt{Text: "text"}); runnel.CodeOf(err) != runnel.SessionNotFound {
+					t.Errorf("a prompt while the conversation is copied: %v", err)
+				}
+			}, new(atomic.Bool)}
+		})
+		defer closeIt(t, g)
+		st, err := g.Load(t.Context(), "script:abc", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.Send(t.Context(), st.SessionID, Prompt{Text: "text"}); err != nil {
+			t.Errorf("a prompt afterwards: %v", err)
+		}
+		synctest.Wait()
+	})
+}
