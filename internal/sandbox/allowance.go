@@ -76,9 +76,9 @@ func (g guard) widened() guard {
 	for _, p := range g.withheld {
 		g.paths = append(g.paths, real(p))
 	}
-	for _, home := range g.homes {
-		for _, p := range slices.Concat(withheld, g.inHomes()) {
-			g.paths = append(g.paths, real(filepath.Join(home, p)))
+	for _, p := range slices.Concat(withheld, g.inHomes()) {
+		for _, path := range g.inHome(p) {
+			g.paths = append(g.paths, real(path))
 		}
 	}
 	for _, name := range stateVariables {
@@ -192,15 +192,16 @@ func (g guard) refuseWrite(path string) error {
 			return refused(filepath.Join(home, name))
 		}
 	}
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		if filepath.IsAbs(dir) {
-			dirs = append(dirs, dir)
-		}
+	for _, b := range g.bases {
+		dirs = append(dirs, b.path)
 	}
 	for _, dir := range dirs {
 		if dir = real(dir); within(path, dir) || within(dir, path) {
 			return refused(dir)
 		}
+	}
+	if p := g.obeyedIn(path, placesOf(g.elsewhere(nil))); p != "" {
+		return refused(p)
 	}
 	for dir := path; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if filepath.Base(dir) == ".git" || isBareRepository(dir) {

@@ -19,20 +19,12 @@ func (b Box) obeyed(g guard) (paths []string) {
 	for _, dir := range directory(os.UserCacheDir) {
 		paths = append(paths, filepath.Join(dir, "runnel"))
 	}
+	for _, p := range slices.Concat(withheld, nodeFolders, stores) { // with the user's own .cache/runnel
+		paths = append(paths, g.inHome(p)...)
+	}
 	for _, home := range g.homes {
 		settings = append(settings, filepath.Join(home, ".config"))
 		paths = append(paths, filepath.Join(home, ".gitconfig"))
-		for _, p := range withheld { // with the user's own .cache/runnel
-			paths = append(paths, filepath.Join(home, p))
-		}
-		for _, p := range slices.Concat(nodeFolders, stores) {
-			paths = append(paths, filepath.Join(home, p))
-		}
-		for _, link := range linksOf(home) { // such as .bashrc, which leads into a repository with dotfiles
-			if info, err := os.Stat(link); err == nil && !info.IsDir() && isHidden(filepath.Base(link)) {
-				paths = append(paths, link)
-			}
-		}
 		for _, dir := range toolchains {
 			if dir != "sdk" { // which may as well be a project
 				paths = append(paths, filepath.Join(home, dir))
@@ -56,12 +48,11 @@ func (b Box) obeyed(g guard) (paths []string) {
 			paths = append(paths, filepath.Join(dir, "node_modules"))
 		}
 	}
-	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), b.path()...) {
-		if filepath.IsAbs(dir) {
-			paths = append(paths, dir)
-		}
-	}
-	var all []string
+	return placesOf(append(paths, g.elsewhere(b.path())...))
+}
+
+// placesOf returns the places of several files.
+func placesOf(paths []string) (all []string) {
 	for _, path := range paths {
 		all = append(all, places(path)...)
 	}
@@ -138,8 +129,9 @@ func Worktrees(dataDir string) string { return dataDir + "-worktrees" }
 func isHidden(name string) bool { return strings.HasPrefix(name, ".") }
 
 // hidden returns the hidden directory of a home directory that dir is part of, or
-// "". Programs of the user keep there what they run and obey, and nobody knows
-// all of them. A worktree of a session is none of these.
+// the directory that replaces one and that dir contains or is part of; "" if
+// there is none. Programs of the user keep there what they run and obey, and
+// nobody knows all of them. A worktree of a session is none of these.
 func (b Box) hidden(g guard, dir string) string {
 	for _, data := range b.Protected {
 		if all := real(Worktrees(data)); dir != all && within(dir, all) {
@@ -150,6 +142,11 @@ func (b Box) hidden(g guard, dir string) string {
 		if rest, ok := strings.CutPrefix(dir, strings.TrimSuffix(home, "/")+"/"); ok && isHidden(rest) {
 			name, _, _ := strings.Cut(rest, "/")
 			return filepath.Join(home, name)
+		}
+	}
+	for _, b := range g.bases {
+		if within(dir, b.path) || within(b.path, dir) {
+			return b.path
 		}
 	}
 	return ""

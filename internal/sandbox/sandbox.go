@@ -133,6 +133,7 @@ var mountPoints = []string{"/boot", "/dev", "/proc", "/run", "/sys", "/var/lib"}
 // A guard knows the paths that must not be in a sandbox, all canonical.
 type guard struct {
 	homes []string // of the agent and of the user of this process. They may not be in a sandbox as a whole, but parts of them may
+	bases []base   // see inHome
 	paths []string // neither these paths nor parts of them may be in a sandbox
 
 	withheld []string // neither these paths nor parts of them may be allowed. They are absolute, and may have links
@@ -162,9 +163,10 @@ func (b Box) guard() (guard, error) {
 	for _, p := range systemPaths {
 		g.system = append(g.system, real(p))
 	}
-	for _, home := range g.homes {
-		for _, p := range secrets {
-			g.paths = append(g.paths, real(filepath.Join(home, p)))
+	g.bases = b.bases(g.homes)
+	for _, p := range secrets {
+		for _, path := range g.inHome(p) {
+			g.paths = append(g.paths, real(path))
 		}
 	}
 	for _, p := range b.Private {

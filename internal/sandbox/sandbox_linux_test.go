@@ -368,6 +368,79 @@ func TestSandboxRefusesDirectoriesThatRunnelRunsOrObeys(t *testing.T) {
 	}
 }
 
+// The PATH of a package manager beside the system, such as Homebrew, has links to
+// the programs. Git runs further programs, and has libraries, beside its own.
+func TestSandboxRefusesTheInstallationsOfProgramsThatRunnelRuns(t *testing.T) {
+	w := newWorld(t)
+	brew := filepath.Join(filepath.Dir(w.home), "linuxbrew", "prefix") // another user's home, as that of Homebrew
+	tools := filepath.Join(w.home, "code", "tools")
+	for _, dir := range []string{
+		filepath.Join(brew, "bin"), filepath.Join(brew, "Cellar", "git", "2", "bin"), filepath.Join(brew, "lib", "node_modules", "other"), filepath.Join(brew, "work"),
+		filepath.Join(tools, "bin"), filepath.Join(tools, "git", "bin"), filepath.Join(tools, "git", "libexec", "git-core"), filepath.Join(tools, "lib"),
+	} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{filepath.Join(brew, "bin", "git"): filepath.Join(brew, "Cellar", "git", "2", "bin", "git"), filepath.Join(tools, "bin", "bwrap"): filepath.Join(tools, "git", "bin", "bwrap")} {
+		if err := os.WriteFile(to, nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", os.Getenv("PATH")+":"+filepath.Join(brew, "bin")+":"+filepath.Join(tools, "bin"))
+	for dir, want := range map[string]bool{
+		w.project: true, filepath.Join(brew, "work"): true, filepath.Join(tools, "lib"): true,
+		filepath.Join(brew, "Cellar"): false, filepath.Join(brew, "Cellar", "git", "2"): false, filepath.Join(brew, "lib", "node_modules", "other"): false,
+		filepath.Join(tools, "git"): false, filepath.Join(tools, "git", "libexec", "git-core"): false,
+	} {
+		b := w.box("true")
+		b.Dir = dir
+		_, _, _, err := b.Command()
+		if _, refused := errors.AsType[*ExposedError](err); refused == want || want && err != nil {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
+
+// Hidden directories of the home directory can be elsewhere: behind a link, such
+// as that to a repository with dotfiles, or where a variable says.
+func TestSandboxRefusesHiddenDirectoriesThatAreElsewhere(t *testing.T) {
+	w := newWorld(t)
+	in := func(elem ...string) string { return filepath.Join(append([]string{w.home, "code"}, elem...)...) }
+	for name, dir := range map[string]string{"XDG_CONFIG_HOME": in("config"), "XDG_DATA_HOME": in("data"), "XDG_STATE_HOME": in("state"), "XDG_CACHE_HOME": in("cache"), "ZDOTDIR": in("zsh")} {
+		t.Setenv(name, dir)
+	}
+	for _, dir := range []string{in("dotfiles", "vim", "plugin"), in("dotfiles", "fish"), in("data", "runnel-worktrees", "one"), filepath.Join(w.home, ".config"), in("config"), in("other")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{filepath.Join(w.home, ".vim"): "code/dotfiles/vim", filepath.Join(w.home, ".config", "fish"): in("dotfiles", "fish"), in("config", "nvim"): "../other"} {
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for dir, want := range map[string]bool{
+		w.project: true, in("data", "runnel-worktrees", "one"): true,
+		in("dotfiles"): false, in("dotfiles", "vim", "plugin"): false, in("dotfiles", "fish"): false, in("other"): false,
+		in("config", "gh"): false, in("config", "systemd", "user"): false, in("data", "applications"): false, in("data"): false, in("state", "x"): false, in("cache", "tool"): false, in("zsh"): false,
+		in("data", "runnel-worktrees"): false,
+	} {
+		b := w.box("true")
+		b.Dir, b.Protected = dir, []string{in("data", "runnel")}
+		_, _, _, err := b.Command()
+		if _, refused := errors.AsType[*ExposedError](err); refused == want || want && err != nil {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+	if err := (Allowance{Path: in("config", "gh")}).Refuse(nil); err == nil {
+		t.Error("a secret of XDG_CONFIG_HOME may be allowed")
+	}
+}
+
 // Folders for temporary files have the sockets of services of the user, such as
 // a terminal multiplexer, which run the commands of every program that connects.
 func TestSandboxRefusesDirectoriesOfServices(t *testing.T) {
