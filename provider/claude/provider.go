@@ -147,6 +147,9 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 	if err != nil {
 		return nil, err
 	}
+	if err := checkWorkDir(env, opt); err != nil {
+		return nil, err
+	}
 	tr := newTranslator()
 	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: env, Mark: mark, Enclosure: enclosure(env, args, opt), Broker: b}, product, tr, opt)
 	if err != nil {

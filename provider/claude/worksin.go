@@ -1,0 +1,102 @@
+package claude
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/jsonl"
+	"github.com/runnel-dev/runnel/internal/subpath"
+	"github.com/runnel-dev/runnel/internal/text"
+)
+
+// longestRecord bounds a line of a conversation's file that checkWorkDir can read,
+// in bytes. The longest ones have images.
+const longestRecord = 64 << 20
+
+// checkWorkDir fails if Claude Code would continue a conversation in a directory
+// outside of the session's folder and of the worktrees that it makes in its
+// repository. The agent (2.1.330) changes to the last worktree that the
+// conversation's file names, and then reads there without asking. An agent in a sandbox can write the files of all conversations
+// of its project, also of those that continue outside of a sandbox.
+func checkWorkDir(env []string, opt runnel.Options) error {
+	home := configDir(env)
+	if opt.Resume == "" || opt.Sandbox.IsOn() || home == "" {
+		return nil
+	}
+	root, err := agentconn.OpenFolder(filepath.Join(home, "projects"))
+	if err != nil {
+		return nil // the agent has stored no conversations
+	}
+	defer root.Close()
+	dir := opt.Dir
+	if dir == "" {
+		dir, _ = os.Getwd() // Start fails without it
+	}
+	for _, name := range inFolders(root, opt.Resume+".jsonl") {
+		if at := worksOutside(filepath.Join(home, "projects", filepath.FromSlash(name)), dir); at != "" {
+			return runnel.Fail(runnel.WorkingRootConflict, "the conversation's file "+filepath.Join(home, "projects", name)+" lets the agent work in "+text.OneLine(at, 300)+
+				", which is neither in this session's folder nor in .claude/worktrees of its repository. If you made no worktree there, something else wrote that, such as an agent in a sandbox. Create a new session")
+		}
+	}
+	return nil
+}
+
+// worksOutside returns a directory that a conversation's file names as the
+// agent's worktree and that is neither in dir nor in a folder in which the agent
+// makes worktrees; "" if there
+// is none. Like the agent, it follows links.
+func worksOutside(file, dir string) string {
+	f, _, err := agentconn.OpenPlain(os.OpenFile, file)
+	if err != nil {
+		return "" // neither does the agent continue it
+	}
+	defer f.Close()
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	own := []string{dir}
+	for _, repository := range repositoriesOf(dir) {
+		own = append(own, filepath.Join(repository, ".claude", "worktrees"))
+	}
+	for r := jsonl.NewReader(f, longestRecord); ; {
+		line, err := r.Next()
+		if _, long := errors.AsType[*jsonl.TooLongError](err); long {
+			return "an unknown directory" // nobody knows what the line says
+		}
+		if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0) {
+			return ""
+		}
+		at := worktreeIn(line)
+		if at == "" {
+			continue
+		}
+		if real, err := filepath.EvalSymlinks(at); err == nil {
+			at = real
+		}
+		if !slices.ContainsFunc(own, func(of string) bool { return subpath.Within(at, of) }) {
+			return at
+		}
+	}
+}
+
+// worktreeIn returns the path of the worktree in a line of a conversation's file;
+// "" if there is none.
+func worktreeIn(line []byte) string {
+	if !bytes.Contains(line, []byte("worktreePath")) && !bytes.Contains(line, []byte(`\u`)) { // which may be part of a name
+		return ""
+	}
+	var record struct {
+		Session struct {
+			Path string `json:"worktreePath"`
+		} `json:"worktreeSession"`
+	}
+	_ = json.Unmarshal(line, &record) // of another type: none
+	return record.Session.Path
+}

@@ -1,0 +1,66 @@
+package claude
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// An agent in a sandbox can write the files of all conversations of its project.
+func TestConversationContinuesOnlyInItsFolderAndWorktrees(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const id = "11111111-2222-4333-8444-555555555555"
+	config, repo := filepath.Join(root, "claude"), filepath.Join(root, "repo")
+	dir := filepath.Join(repo, "app")
+	for _, d := range []string{filepath.Join(repo, ".git"), filepath.Join(repo, ".claude", "worktrees", "mine"), dir, filepath.Join(config, "projects", slug(dir)), filepath.Join(root, "other")} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(root, "other"), filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	record := func(at string) string {
+		return `{"type":"worktree-state","worktreeSession":{"originalCwd":"` + dir + `","worktreePath":"` + at + `","sessionId":"` + id + `"},"sessionId":"` + id + `"}` + "\n"
+	}
+	inside := record(filepath.Join(repo, ".claude", "worktrees", "mine"))
+	outside := record(filepath.Join(root, "other"))
+	for name, c := range map[string]struct {
+		text    string
+		box     runnel.Sandbox
+		refused bool
+	}{
+		"none":                    {`{"type":"user","cwd":"/"}` + "\n" + `{"type":"worktree-state","worktreeSession":null}` + "\n", "", false},
+		"a worktree of the agent": {inside, "", false},
+		"text of a message":       {`{"type":"user","message":{"content":"worktreePath"}}` + "\n", "", false},
+		"elsewhere":               {outside, "", true},
+		"the repository":          {record(repo), "", true},
+		"elsewhere, earlier":      {outside + inside, "", true},
+		"without a line's end":    {strings.TrimSuffix(outside, "\n"), "", true},
+		"behind a link":           {outside, "", true},
+		"by a link":               {record(filepath.Join(dir, "link")), "", true},
+		"with escapes":            {strings.ReplaceAll(outside, "worktreePath", `worktreeP\u0061th`), "", true},
+		"in a sandbox":            {outside, runnel.SandboxProject, false},
+	} {
+		file := filepath.Join(config, "projects", slug(dir), id+".jsonl")
+		_ = os.Remove(file)
+		if name == "behind a link" {
+			if err := os.Symlink(filepath.Join(root, "planted"), file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil { // through the link
+			t.Fatal(err)
+		}
+		err := checkWorkDir([]string{"CLAUDE_CONFIG_DIR=" + config}, runnel.Options{Dir: dir, Resume: id, Sandbox: c.box})
+		if refused := runnel.CodeOf(err) == runnel.WorkingRootConflict; refused != c.refused || err != nil && !refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
