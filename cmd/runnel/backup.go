@@ -78,6 +78,10 @@ func (a *app) restoreCommand() *cobra.Command {
 --data must be empty or missing, so that nothing is overwritten. To replace the
 data of a server, stop the server and move its data directory away first.
 
+Tokens, logins of devices and rules that were revoked or removed after the
+backup are valid again. Check them with 'runnel token list', 'runnel devices
+list' and 'runnel rules list'.
+
 Sessions that have MCP servers also need the key of the original server: the
 file of 'runnel serve --key-file', which no backup contains. So does the audit
 log, for 'runnel audit --verify'. The next server records in it that the log may
@@ -97,6 +101,7 @@ lack entries, because the record of its last entry is in no backup.`,
 				return err
 			}
 			a.stderrf("Restored %s; start the server with: runnel serve --data %s", termtext.Clean(c.Data), termtext.Clean(c.Data))
+			a.stderrf("Tokens, devices and rules that were revoked or removed after the backup are valid again: check runnel token list, runnel devices list and runnel rules list.")
 			return nil
 		},
 	}
