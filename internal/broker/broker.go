@@ -64,7 +64,7 @@ const override = "http"
 // mayHaveKey reports whether a query parameter may have a credential, or may
 // replace a header.
 func mayHaveKey(name string) bool {
-	name = strings.ToLower(strings.TrimLeft(name, "$"))
+	name = strings.ToLower(strings.TrimLeft(name, "$.")) // such as $httpHeaders and $.xgafv
 	return slices.Contains(parameters, name) || secretHeader.MatchString(name) || strings.HasPrefix(name, override)
 }
 
