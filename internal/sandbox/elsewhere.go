@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -72,6 +73,26 @@ func (g guard) elsewhere(path []string) (paths []string) {
 	paths = append(paths, path...)
 	paths = append(paths, g.tools(path)...)
 	return slices.DeleteFunc(paths, func(path string) bool { return !filepath.IsAbs(path) })
+}
+
+// withHomeOf returns g with the home directories that are not in the environment:
+// that of the account of this process, where ssh finds its keys, and that of
+// another user in which path lies.
+func (g guard) withHomeOf(path string) guard {
+	homes := []string{homeOf(path)}
+	if account, err := user.Current(); err == nil {
+		homes = append(homes, account.HomeDir)
+	}
+	for _, home := range homes {
+		if home = real(home); !within(path, home) || home == filepath.Dir(home) || slices.Contains(g.homes, home) {
+			continue
+		}
+		g.homes, g.paths = append(slices.Clone(g.homes), home), slices.Clone(g.paths)
+		for _, p := range secrets {
+			g.paths = append(g.paths, real(filepath.Join(home, p)))
+		}
+	}
+	return g
 }
 
 // tools are programs that Runnel, and agents outside of a sandbox, run by name.

@@ -28,6 +28,7 @@ func (b Box) check() (g guard, dirs []string, err error) {
 			return g, nil, &ExposedError{Dir: dir, Protected: p}
 		}
 		for _, name := range g.names(dir) {
+			g := g.withHomeOf(name)
 			if p := g.exposesAs(name); p != "" {
 				return g, nil, &ExposedError{Dir: dir, Protected: p}
 			}

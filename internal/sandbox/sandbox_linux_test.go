@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -438,6 +439,26 @@ func TestSandboxRefusesHiddenDirectoriesThatAreElsewhere(t *testing.T) {
 	}
 	if err := (Allowance{Path: in("config", "gh")}).Refuse(nil); err == nil {
 		t.Error("a secret of XDG_CONFIG_HOME may be allowed")
+	}
+}
+
+// Programs such as ssh do not take the home directory from HOME.
+func TestSandboxRefusesSecretsInHomesThatTheEnvironmentDoesNotName(t *testing.T) {
+	w := newWorld(t)
+	t.Setenv("HOME", w.home)
+	account, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, home := range []string{account.HomeDir, "/home/another"} {
+		for name, want := range map[string]bool{"": false, ".ssh": false, ".ssh/below": false, ".config/below": false, "missing": true} {
+			b := w.box("true")
+			b.Dir = filepath.Join(home, name)
+			_, _, _, err := b.Command()
+			if _, refused := errors.AsType[*ExposedError](err); refused == want {
+				t.Errorf("%s: %v", b.Dir, err)
+			}
+		}
 	}
 }
 
