@@ -59,6 +59,11 @@ type Takes struct {
 	// subagents and sends them further messages.
 	SubagentTools []string
 
+	// SubagentKey is the argument in which these tools name the subagent. A
+	// call can have other arguments with the name of another subagent, which the
+	// agent ignores. Default: any of the usual names.
+	SubagentKey string
+
 	// Delegations are the values of Options.Delegation that the agent accepts,
 	// in addition to DelegateFreely.
 	Delegations []Delegation

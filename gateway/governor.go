@@ -29,6 +29,7 @@ type governor struct {
 	log     *slog.Logger
 	session string
 	tools   []string // tools with which the agent starts subagents
+	key     string   // argument in which they name the subagent; "": any of subagentKeys
 
 	mu            sync.Mutex // guards the rest
 	rules         constraints
@@ -74,7 +75,7 @@ type turnRules struct {
 func newGovernor(log *slog.Logger, session string, p runnel.Provider) *governor {
 	g := &governor{log: log, session: session, permits: make(map[string]profile.Permit), watched: make(map[string]string)}
 	if t, ok := p.(runnel.OptionTaker); ok {
-		g.tools = t.Takes().SubagentTools
+		g.tools, g.key = t.Takes().SubagentTools, t.Takes().SubagentKey
 	}
 	return g
 }
@@ -153,7 +154,7 @@ func (g *governor) delegates(ctx context.Context, c policy.Call) (policy.Verdict
 	if !g.rules.governed || !slices.Contains(g.tools, c.Approval.ToolName) {
 		return policy.Verdict{}, false
 	}
-	p := g.decide(ctx, subagentIn(c.Approval.Arguments))
+	p := g.decide(ctx, subagentIn(c.Approval.Arguments, g.key))
 	g.remember(c.Approval.ID, p)
 	g.remember(c.Approval.CallID, p)
 	return policy.Verdict{Allow: p.Allowed, Source: "delegation", Reason: reasonOf(p)}, true
@@ -200,13 +201,18 @@ func (g *governor) remember(id string, p profile.Permit) {
 var subagentKeys = []string{"subagent_type", "agent_type", "agent_name", "subagent", "agent"}
 
 // subagentIn returns the name of the subagent in the arguments of a call, or ""
-// if there is none.
-func subagentIn(args json.RawMessage) string {
+// if there is none. own is the argument that the agent reads; "" if that is not
+// known.
+func subagentIn(args json.RawMessage, own string) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(args, &fields) != nil {
 		return ""
 	}
-	for _, key := range subagentKeys {
+	keys := subagentKeys
+	if own != "" {
+		keys = []string{own}
+	}
+	for _, key := range keys {
 		var name string
 		if json.Unmarshal(fields[key], &name) == nil && name != "" {
 			return name

@@ -78,7 +78,14 @@ func TestSubagentIsFoundInTheArguments(t *testing.T) {
 		`{"subagent_type":"tester","prompt":"x"}`: "tester", `{"agent_type":"tester"}`: "tester", `{"agent":"tester"}`: "tester",
 		`{"subagent_type":"","agent":"b"}`: "b", `{"subagent_type":5}`: "", `{}`: "", `[]`: "", ``: "", `{"prompt":"tester"}`: "",
 	} {
-		if got := subagentIn([]byte(args)); got != want {
+		if got := subagentIn([]byte(args), ""); got != want {
+			t.Errorf("%s: %q", args, got)
+		}
+	}
+	for args, want := range map[string]string{ // the agent ignores other arguments, and starts its usual subagent
+		`{"subagent_type":"tester","agent":"other"}`: "tester", `{"agent":"tester"}`: "", `{"subagent_type":"","agent":"tester"}`: "", `{"agent_type":"tester","subagent_type":"other"}`: "other",
+	} {
+		if got := subagentIn([]byte(args), "subagent_type"); got != want {
 			t.Errorf("%s: %q", args, got)
 		}
 	}

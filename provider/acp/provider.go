@@ -144,7 +144,7 @@ func (p *provider) Takes() runnel.Takes {
 		Tools: q.passesOptions, MaxTurns: q.passesOptions, ThinkingDisplay: q.showsThinking, SystemPromptAppend: q.prepare != nil, MCPServers: true,
 		AddDirs: a.AddDirs || configured, Resume: a.Resumes || configured, APIKey: len(a.Key.Variables) > 0, Sandbox: enclosures[a.Name] != nil, Broker: a.Key.Endpoint.Header != "",
 		ReportsTokens: !configured, ReportsCost: a.ReportsCost,
-		DisallowedTools: q.passesDisallowed, SubagentTools: q.subagentTools, Delegations: q.delegations,
+		DisallowedTools: q.passesDisallowed, SubagentTools: q.subagentTools, SubagentKey: q.subagentKey, Delegations: q.delegations,
 		Modes: p.modes(), Efforts: a.Efforts, AnyEffort: a.AnyEffort || configured, Config: true,
 	}
 }

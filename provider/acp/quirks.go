@@ -48,6 +48,8 @@ type startupQuirks struct {
 	passesDisallowed bool
 	// subagentTools is the value of runnel.Takes.SubagentTools.
 	subagentTools []string
+	// subagentKey is the value of runnel.Takes.SubagentKey.
+	subagentKey string
 	// delegations is the value of runnel.Takes.Delegations.
 	delegations []runnel.Delegation
 	// notices means that Runnel declares support for notices. Without it, the

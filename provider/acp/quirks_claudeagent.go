@@ -35,6 +35,7 @@ func claudeAgent() *quirks {
 				return env
 			},
 			subagentTools: claudeSubagents,
+			subagentKey:   "subagent_type",
 			delegations:   []runnel.Delegation{runnel.DelegateAsking, runnel.DelegateNever},
 			notices:       true, // recording settings
 		},

@@ -51,6 +51,7 @@ func codexACP() *quirks {
 
 			noSubagents:   codexNoSubagents,
 			subagentTools: []string{"spawn_agent", "send_message", "followup_task"},
+			subagentKey:   "agent_type",
 			delegations:   []runnel.Delegation{runnel.DelegateNever},
 		},
 		live: liveQuirks{

@@ -26,6 +26,7 @@ func opencode() *quirks {
 
 			passesDisallowed: true,
 			subagentTools:    []string{"task"},
+			subagentKey:      "subagent_type",
 			delegations:      []runnel.Delegation{runnel.DelegateNever},
 		},
 		live: liveQuirks{

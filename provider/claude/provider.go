@@ -106,7 +106,7 @@ func (*Provider) Takes() runnel.Takes {
 	return runnel.Takes{
 		Tools: true, MaxTurns: true, MaxThinkingTokens: true, AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true, APIKey: true, Sandbox: true, Broker: true,
 		ReportsTokens: true, ReportsCost: true,
-		Efforts: efforts, DisallowedTools: true, ThinkingDisplay: true, SubagentTools: subagentTools,
+		Efforts: efforts, DisallowedTools: true, ThinkingDisplay: true, SubagentTools: subagentTools, SubagentKey: "subagent_type",
 		Delegations: []runnel.Delegation{runnel.DelegateAsking, runnel.DelegateNever},
 	}
 }

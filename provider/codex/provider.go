@@ -68,7 +68,7 @@ func (*Provider) Takes() runnel.Takes {
 	return runnel.Takes{
 		AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true, APIKey: true, Sandbox: true, Broker: true, ReportsTokens: true,
 		Efforts: efforts, Config: true, Settings: declared(),
-		SubagentTools: []string{"spawn_agent", "send_message", "followup_task"}, Delegations: []runnel.Delegation{runnel.DelegateNever},
+		SubagentTools: []string{"spawn_agent", "send_message", "followup_task"}, SubagentKey: "agent_type", Delegations: []runnel.Delegation{runnel.DelegateNever},
 	}
 }
 
