@@ -79,28 +79,54 @@ func TestSessionThatIsUsedDuringItsCreationHasOneAgent(t *testing.T) {
 	})
 }
 
-func TestSessionIsNotOpenedBeforeItsConversationIsCopied(t *testing.T) {
+// loading returns a gateway that calls created once the session of the
+// conversation script:abc is in the catalogue, before its events are.
+func loading(t *testing.T, created func(g *Gateway, id string)) *Gateway {
+	t.Helper()
+	d := newDisk(t)
+	p := newKeeper(d)
+	p.history = turnWith(derived("a"), "hi", "hello")
+	var g *Gateway
+	g = d.open(t, func(c *Config) {
+		c.Providers = []runnel.Provider{p}
+		c.Catalogue = announced{c.Catalogue, func(id string) { created(g, id) }, new(atomic.Bool)}
+	})
+	return g
+}
+
+func TestPromptDuringLoadWaitsForTheConversation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDisk(t)
-		p := newKeeper(d)
-		p.history = turnWith(derived("a"), "hi", "hello")
-		var g *Gateway
-		g = d.open(t, func(c *Config) {
-			c.Providers = []runnel.Provider{p}
-			c.Catalogue = announced{c.Catalogue, func(id string) {
-				if _, err := g.Send(context.Background(), id, Prompt{Text: "text"}); runnel.CodeOf(err) != runnel.SessionNotFound {
-					t.Errorf("a prompt while the conversation is copied: %v", err)
-				}
-			}, new(atomic.Bool)}
+		g := loading(t, func(g *Gateway, id string) {
+			if _, err := g.Send(context.Background(), id, Prompt{Text: "text"}); err != nil {
+				t.Errorf("a prompt while the conversation is copied: %v", err)
+			}
 		})
 		defer closeIt(t, g)
 		st, err := g.Load(t.Context(), "script:abc", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := g.Send(t.Context(), st.SessionID, Prompt{Text: "text"}); err != nil {
-			t.Errorf("a prompt afterwards: %v", err)
-		}
 		synctest.Wait()
+		if state, err := g.Log().State(t.Context(), st.SessionID); err != nil || len(state.Open) > 0 {
+			t.Errorf("%+v, %v", state, err)
+		}
+	})
+}
+
+func TestSessionThatIsDeletedDuringLoadStaysDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deleted := ""
+		g := loading(t, func(g *Gateway, id string) {
+			if err := g.Delete(context.Background(), id); err != nil {
+				t.Errorf("deletion while the conversation is copied: %v", err)
+			}
+			deleted = id
+		})
+		defer closeIt(t, g)
+		_, _ = g.Load(t.Context(), "script:abc", "") // fails, unless it ends before the deletion
+		synctest.Wait()
+		if _, err := g.Status(t.Context(), deleted); runnel.CodeOf(err) != runnel.SessionNotFound {
+			t.Errorf("session %q after its deletion: %v", deleted, err)
+		}
 	})
 }

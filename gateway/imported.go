@@ -95,7 +95,8 @@ func (i Imports) Import(ctx context.Context, cliType, dir string, file io.Reader
 	if g.cfg.Filter != nil {
 		events = runnel.Filtered(g.cfg.Filter(runnel.Options{Dir: dir}), events)
 	}
-	if err := i.store(ctx, rec, im.ended(events)); err != nil {
+	// hold makes calls for the session wait, because it is in lists from now on.
+	if _, err := g.sessions.hold(ctx, id, nil, func() error { return i.store(ctx, rec, im.ended(events)) }); err != nil {
 		return Imported{}, err
 	}
 	kept = true

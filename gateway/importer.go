@@ -267,15 +267,28 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 	if !c.UpdatedAt.IsZero() {
 		rec.LastActiveAt = c.UpdatedAt
 	}
-	if err := m.opener.cfg.Catalogue.PutSession(ctx, rec); err != nil {
-		return "", storeError(err)
-	}
-	e := &entry{rec: rec} // folds the events into the record, as for an open session
 	events := m.historyOf(ctx, h, p.Name(), rec.ID, c)
 	if file == "" && m.writers.inUse(ctx, from, c) { // Load follows the conversation, which adds the events
 		events = func(func(event.Event, error) bool) {}
 	}
-	err = fillLog(ctx, m.opener.cfg.Log, rec.ID, func(yield func(event.Event, error) bool) {
+	// hold makes calls for the session wait, because it is in lists from now on.
+	if _, err := m.sessions.hold(ctx, rec.ID, nil, func() error { return m.storeCopy(ctx, rec, events) }); err != nil {
+		return "", err
+	}
+	m.hidden.set(m.writers.owner(p).Name(), agentID, false)
+	m.opener.feed.touch(rec.ID)
+	return rec.ID, nil
+}
+
+// storeCopy stores a session with the events of its conversation. Until it has
+// them all, the session is loading, so that a crash leaves no session.
+func (m *importer) storeCopy(ctx context.Context, rec store.Session, events iter.Seq2[event.Event, error]) error {
+	catalogue := m.opener.cfg.Catalogue
+	if err := catalogue.PutSession(ctx, rec); err != nil {
+		return storeError(err)
+	}
+	e := &entry{rec: rec} // folds the events into the record, as for an open session
+	err := fillLog(ctx, m.opener.cfg.Log, rec.ID, func(yield func(event.Event, error) bool) {
 		for ev, err := range events {
 			if err == nil {
 				e.note(ev)
@@ -286,22 +299,20 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 		}
 	})
 	if err == nil {
-		e.rec.AgentSessionID, e.rec.State = agentID, event.StateOpen
+		e.rec.AgentSessionID, e.rec.State = rec.AgentSessionID, event.StateOpen
 		var report store.Report
 		if report, err = e.reported.record(); err == nil {
-			err = m.opener.cfg.Catalogue.PutReport(ctx, rec.ID, report)
+			err = catalogue.PutReport(ctx, rec.ID, report)
 		}
 		if err == nil {
-			err = m.opener.cfg.Catalogue.PutSession(ctx, e.rec)
+			err = catalogue.PutSession(ctx, e.rec)
 		}
 	}
 	if err != nil {
 		m.opener.erase(rec.ID)
-		return "", storeError(runnel.Safe(err))
+		return storeError(runnel.Safe(err))
 	}
-	m.hidden.set(m.writers.owner(p).Name(), agentID, false)
-	m.opener.feed.touch(rec.ID)
-	return rec.ID, nil
+	return nil
 }
 
 // historyOf is history for a session. It also stores the images of the prompts

@@ -84,9 +84,6 @@ func (o *opener) openWith(id, credential string, cfg runnel.Config) (*entry, err
 	if rec.State == event.StateDead {
 		return nil, runnel.Fail(runnel.SessionDead, "the session has ended; load it to continue")
 	}
-	if rec.State == event.StateLoading { // its conversation is still being copied
-		return nil, runnel.Fail(runnel.SessionNotFound, "the session is still being loaded; try again once its state is open")
-	}
 	p := o.providers.Named(rec.CLIType)
 	if p == nil {
 		return nil, runnel.Fail(runnel.UnsupportedCLIType, "this server no longer has the agent "+rec.CLIType+"; add it to the configuration to continue the session")
