@@ -105,8 +105,8 @@ type newSession struct {
 
 // create writes the record before the agent starts, so that a crash leaves no
 // agent without a record. It does so in the transition that opens the session,
-// because others know the session from its record on, and could otherwise open
-// it a second time. If the agent does not start, create removes the record.
+// because clients can use a session once its record is stored, and would
+// otherwise open it a second time. If the agent does not start, create removes the record.
 func (c *creator) create(ctx context.Context, n newSession) error {
 	n.rec.State = event.StateLoading
 	if err := bindingOf(ctx).Bind(ctx, n.rec.ID, ""); err != nil {

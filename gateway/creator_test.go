@@ -13,7 +13,7 @@ import (
 )
 
 // announced is a catalogue that tells about the first session whose creation
-// begins, and continues when the receiver waits or has done its work.
+// begins, and continues once created has returned or waits.
 type announced struct {
 	store.Catalogue
 	created func(id string)

@@ -95,7 +95,7 @@ func (i Imports) Import(ctx context.Context, cliType, dir string, file io.Reader
 	if g.cfg.Filter != nil {
 		events = runnel.Filtered(g.cfg.Filter(runnel.Options{Dir: dir}), events)
 	}
-	// hold makes calls for the session wait, because it is in lists from now on.
+	// The session is in lists from now on. hold lets calls for it wait for its events.
 	if _, err := g.sessions.hold(ctx, id, nil, func() error { return i.store(ctx, rec, im.ended(events)) }); err != nil {
 		return Imported{}, err
 	}

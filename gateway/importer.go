@@ -271,7 +271,7 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 	if file == "" && m.writers.inUse(ctx, from, c) { // Load follows the conversation, which adds the events
 		events = func(func(event.Event, error) bool) {}
 	}
-	// hold makes calls for the session wait, because it is in lists from now on.
+	// The session is in lists from now on. hold lets calls for it wait for its events.
 	if _, err := m.sessions.hold(ctx, rec.ID, nil, func() error { return m.storeCopy(ctx, rec, events) }); err != nil {
 		return "", err
 	}

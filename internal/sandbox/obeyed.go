@@ -51,7 +51,7 @@ func (b Box) obeyed(g guard) (paths []string) {
 	return placesOf(append(paths, g.elsewhere(b.path())...))
 }
 
-// placesOf returns the places of several files.
+// placesOf is places for several files.
 func placesOf(paths []string) (all []string) {
 	for _, path := range paths {
 		all = append(all, places(path)...)

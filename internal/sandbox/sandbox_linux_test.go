@@ -83,6 +83,19 @@ func (w world) box(script string) Box {
 	}
 }
 
+// accepts checks for which project directories a box can be made; for the others
+// it must be refused as exposing something.
+func accepts(t *testing.T, b Box, want map[string]bool) {
+	t.Helper()
+	for dir, accepted := range want {
+		b.Dir = dir
+		_, _, _, err := b.Command()
+		if _, refused := errors.AsType[*ExposedError](err); refused == accepted || accepted && err != nil {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
+
 // run runs a box and returns what it prints and its exit code.
 func run(t *testing.T, b Box) (string, int) {
 	t.Helper()
@@ -392,18 +405,11 @@ func TestSandboxRefusesTheInstallationsOfProgramsThatRunnelRuns(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", os.Getenv("PATH")+":"+filepath.Join(brew, "bin")+":"+filepath.Join(tools, "bin"))
-	for dir, want := range map[string]bool{
+	accepts(t, w.box("true"), map[string]bool{
 		w.project: true, filepath.Join(brew, "work"): true, filepath.Join(tools, "lib"): true,
 		filepath.Join(brew, "Cellar"): false, filepath.Join(brew, "Cellar", "git", "2"): false, filepath.Join(brew, "lib", "node_modules", "other"): false,
 		filepath.Join(tools, "git"): false, filepath.Join(tools, "git", "libexec", "git-core"): false,
-	} {
-		b := w.box("true")
-		b.Dir = dir
-		_, _, _, err := b.Command()
-		if _, refused := errors.AsType[*ExposedError](err); refused == want || want && err != nil {
-			t.Errorf("%s: %v", dir, err)
-		}
-	}
+	})
 }
 
 // Hidden directories of the home directory can be elsewhere: behind a link, such
@@ -424,19 +430,14 @@ func TestSandboxRefusesHiddenDirectoriesThatAreElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for dir, want := range map[string]bool{
+	b := w.box("true")
+	b.Protected = []string{in("data", "runnel")}
+	accepts(t, b, map[string]bool{
 		w.project: true, in("data", "runnel-worktrees", "one"): true,
 		in("dotfiles"): false, in("dotfiles", "vim", "plugin"): false, in("dotfiles", "fish"): false, in("other"): false,
 		in("config", "gh"): false, in("config", "systemd", "user"): false, in("data", "applications"): false, in("data"): false, in("state", "x"): false, in("cache", "tool"): false, in("zsh"): false,
 		in("data", "runnel-worktrees"): false,
-	} {
-		b := w.box("true")
-		b.Dir, b.Protected = dir, []string{in("data", "runnel")}
-		_, _, _, err := b.Command()
-		if _, refused := errors.AsType[*ExposedError](err); refused == want || want && err != nil {
-			t.Errorf("%s: %v", dir, err)
-		}
-	}
+	})
 	if err := (Allowance{Path: in("config", "gh")}).Refuse(nil); err == nil {
 		t.Error("a secret of XDG_CONFIG_HOME may be allowed")
 	}
@@ -485,16 +486,9 @@ func TestSandboxRefusesDirectoriesOfServices(t *testing.T) {
 	defer ln.Close()
 	t.Setenv("SSH_AUTH_SOCK", filepath.Join(variable, "socket"))
 	t.Setenv("GNUPGHOME", filepath.Join(w.home, "code", "keys"))
-	for dir, want := range map[string]bool{
+	accepts(t, w.box("true"), map[string]bool{
 		project: true, w.project: true, "/tmp": false, "/var/tmp": false, temporary: false, services: false, variable: false, filepath.Join(w.home, "code", "keys", "below"): false, filepath.Join(w.home, "code"): false,
-	} {
-		b := w.box("true")
-		b.Dir = dir
-		_, _, _, err := b.Command()
-		if _, refused := errors.AsType[*ExposedError](err); refused == want || want && err != nil {
-			t.Errorf("%s: %v", dir, err)
-		}
-	}
+	})
 }
 
 func TestSandboxIsRefusedWithoutBubblewrap(t *testing.T) {

@@ -4,7 +4,7 @@
 // of the environment variables that they read. The go command checks each line
 // of that log when it stores the result and whenever it uses it: with a million
 // lines, 15 seconds of processor time each. Tests that look up the same files
-// often use this package; it leaves each line of the log in place once.
+// often use this package; of equal lines, it keeps the first.
 package testcache
 
 import (
@@ -42,9 +42,8 @@ func shorten() error {
 	return os.WriteFile(name, once(content), 0o600)
 }
 
-// once returns the log without the lines that it has before. The lines after a
-// change of the working directory are kept again, because they may have relative
-// paths.
+// once returns the log without repeated lines. A line is kept again after a change
+// of the working directory, because its path may be relative.
 func once(log []byte) []byte {
 	var out bytes.Buffer
 	seen := map[string]bool{}

@@ -23,8 +23,9 @@ const longestRecord = 64 << 20
 // checkWorkDir fails if Claude Code would continue a conversation in a directory
 // outside of the session's folder and of the worktrees that it makes in its
 // repository. The agent (2.1.330) changes to the last worktree that the
-// conversation's file names, and then reads there without asking. An agent in a sandbox can write the files of all conversations
-// of its project, also of those that continue outside of a sandbox.
+// conversation's file names, and then reads there without asking. An agent in a
+// sandbox can write the files of all conversations of its project, also of those
+// that continue outside of a sandbox.
 func checkWorkDir(env []string, opt runnel.Options) error {
 	home := configDir(env)
 	if opt.Resume == "" || opt.Sandbox.IsOn() || home == "" {
@@ -50,12 +51,11 @@ func checkWorkDir(env []string, opt runnel.Options) error {
 
 // worksOutside returns a directory that a conversation's file names as the
 // agent's worktree and that is neither in dir nor in a folder in which the agent
-// makes worktrees; "" if there
-// is none. Like the agent, it follows links.
+// makes worktrees; "" if there is none. Like the agent, it follows links.
 func worksOutside(file, dir string) string {
 	f, _, err := agentconn.OpenPlain(os.OpenFile, file)
 	if err != nil {
-		return "" // neither does the agent continue it
+		return "" // the agent cannot read it either
 	}
 	defer f.Close()
 	if real, err := filepath.EvalSymlinks(dir); err == nil {

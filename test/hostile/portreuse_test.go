@@ -80,8 +80,8 @@ func (v vacate) run() error {
 	return err
 }
 
-// fromUnusedPort connects to addr from a port that the system gives to no other
-// program by itself: its own ones are above 32767.
+// fromUnusedPort connects to addr from a port below those that the system chooses
+// for connections (above 32767), so that no other program gets it.
 func fromUnusedPort(addr string) (conn net.Conn, err error) {
 	for range 100 {
 		from := &net.TCPAddr{Port: 10_000 + rand.IntN(10_000)}

@@ -93,8 +93,8 @@ func newWorld(t *testing.T, window string) *world {
 	return newWorldOf(t, "claude-code", window, filepath.Join(t.TempDir(), "data"))
 }
 
-// newFastWorld returns a world for claims about the server and its supervisors,
-// which are the same for every agent. Its sessions use Codex, which takes less
+// newFastWorld returns a world for tests of the server and its supervisors, in
+// which the agent does not matter. Its sessions use Codex, which takes less
 // processor time to start, or Claude Code with RUNNEL_LONG.
 func newFastWorld(t *testing.T, window string) *world {
 	t.Helper()
