@@ -189,14 +189,19 @@ func (fs *follows) run(f *follow) {
 			return
 		}
 		began := time.Now()
-		if err := f.step(ctx); err != nil {
+		err := f.step(ctx)
+		if runnel.CodeOf(err) == runnel.SessionDead || ctx.Err() != nil {
+			fs.leave(f)
+			return
+		}
+		if err != nil {
 			fs.opener.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "conversation no longer followed", slog.String("session", f.e.session.ID()), slog.String("error", err.Error()))
 			fs.end(ctx, f)
 			return
 		}
 		if time.Since(checked) >= writerEvery {
 			checked = time.Now()
-			if !fs.check(ctx, f) {
+			if writes, err := fs.check(ctx, f); err == nil && !writes {
 				fs.end(ctx, f)
 				return
 			}
@@ -221,10 +226,10 @@ func (f *follow) step(ctx context.Context) error {
 
 // check reports whether a process still writes the conversation, and updates
 // the session's writer.
-func (fs *follows) check(ctx context.Context, f *follow) bool {
-	list := fs.writers.of(ctx, f.e)
-	if len(list) == 0 {
-		return false
+func (fs *follows) check(ctx context.Context, f *follow) (writes bool, err error) {
+	list, err := fs.writers.of(ctx, f.e)
+	if err != nil || len(list) == 0 {
+		return false, err
 	}
 	f.e.mu.Lock()
 	same := f.e.writer != nil && identity(*f.e.writer) == identity(list[0])
@@ -232,7 +237,7 @@ func (fs *follows) check(ctx context.Context, f *follow) bool {
 	if !same {
 		f.e.change(func() { f.e.writer = &list[0] })
 	}
-	return true
+	return true, nil
 }
 
 // end ends a follow whose writer has ended, and starts queued prompts.
@@ -253,7 +258,11 @@ func (fs *follows) settle(ctx context.Context, e *entry) error {
 	if f == nil || f.e != e {
 		return nil
 	}
-	if len(fs.writers.of(ctx, e)) > 0 {
+	list, err := fs.writers.of(ctx, e)
+	if err != nil {
+		return err
+	}
+	if len(list) > 0 {
 		return f.step(ctx)
 	}
 	fs.finish(ctx, e, false)
@@ -262,7 +271,8 @@ func (fs *follows) settle(ctx context.Context, e *entry) error {
 }
 
 // finish ends the follow of a session, if there is one, and the turns that it
-// left open. If cut is set, the writer goes on, and its turn is cut short.
+// left open, also if ctx ends meanwhile. If cut is set, the writer goes on, and
+// its turn is cut short. If the session has ended, the turns stay as they are.
 // e.sending is held.
 func (fs *follows) finish(ctx context.Context, e *entry, cut bool) {
 	fs.mu.Lock()
@@ -271,29 +281,42 @@ func (fs *follows) finish(ctx context.Context, e *entry, cut bool) {
 	if f == nil || f.e != e {
 		return
 	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), refreshTime)
+	defer stop()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.reader == nil {
 		return
 	}
-	evs, err := f.reader.Next(ctx)
-	if err == nil && !cut {
-		evs = append(evs, f.reader.Finish()...)
-	}
-	if err == nil {
-		err = e.session.Follow(ctx, f.filtered(evs))
+	err := f.readRest(ctx, cut)
+	ended := e.session.Unfollow(ctx)
+	f.close()
+	fs.forget(f)
+	if runnel.CodeOf(ended) == runnel.SessionDead {
+		return // as in leave
 	}
 	if err != nil {
 		fs.opener.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "end of a followed conversation not read", slog.String("session", e.session.ID()), slog.String("error", err.Error()))
 	}
-	if err := e.session.Unfollow(ctx); err != nil {
-		fs.opener.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "followed turn not ended", slog.String("session", e.session.ID()), slog.String("error", err.Error()))
+	if ended != nil {
+		fs.opener.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "followed turn not ended", slog.String("session", e.session.ID()), slog.String("error", ended.Error()))
 	}
-	f.close()
-	fs.forget(f)
 	if err := fs.mark(ctx, e, false); err != nil {
 		fs.opener.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "end of a follow not stored", slog.String("session", e.session.ID()), slog.String("error", err.Error()))
 	}
+}
+
+// readRest appends what the conversation has gained since the last step; f.mu
+// is held.
+func (f *follow) readRest(ctx context.Context, cut bool) error {
+	evs, err := f.reader.Next(ctx)
+	if err != nil {
+		return err
+	}
+	if !cut {
+		evs = append(evs, f.reader.Finish()...)
+	}
+	return f.e.session.Follow(ctx, f.filtered(evs))
 }
 
 // leave ends a follow and leaves its turns as they are, because the session was
@@ -421,7 +444,10 @@ func (fs *follows) follow(ctx context.Context, e *entry) error {
 	if fs.sessions.peek(e.session.ID()) != e || e.session.Status().Turn != "" && !e.followed() {
 		return errNotFollowed
 	}
-	list := fs.writers.of(ctx, e)
+	list, err := fs.writers.of(ctx, e)
+	if err != nil {
+		return err
+	}
 	if len(list) == 0 {
 		return errNotFollowed
 	}
@@ -438,8 +464,12 @@ func (fs *follows) resume(ctx context.Context, id string) error {
 	defer fs.sessions.release(e)
 	e.sending.Lock()
 	defer e.sending.Unlock()
+	list, err := fs.writers.of(ctx, e)
+	if err != nil {
+		return err
+	}
 	var writer *runnel.Writer
-	if list := fs.writers.of(ctx, e); len(list) > 0 {
+	if len(list) > 0 {
 		writer = &list[0]
 	}
 	if err = fs.begin(ctx, e, writer); err != nil {
@@ -468,7 +498,10 @@ func (fs *follows) isFollowed(rec store.Session) bool {
 // conversation open, and follows the conversation then. Otherwise it ends an
 // earlier follow. e.sending is held, and no turn of the session's own runs.
 func (fs *follows) free(ctx context.Context, e *entry) error {
-	list := fs.writers.of(ctx, e)
+	list, err := fs.writers.of(ctx, e)
+	if err != nil {
+		return err
+	}
 	if len(list) == 0 {
 		fs.finish(ctx, e, false)
 		return fs.mark(ctx, e, false)

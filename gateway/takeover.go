@@ -29,7 +29,10 @@ func (t Takeovers) Take(ctx context.Context, ref, file string) (Status, error) {
 		return Status{}, err
 	}
 	defer t.g.unlock(e)
-	list := t.g.writers.of(ctx, e)
+	list, err := t.g.writers.of(ctx, e)
+	if err != nil {
+		return Status{}, err
+	}
 	if err := t.checkOwn(ctx, e, list); err != nil {
 		return Status{}, err
 	}
@@ -42,7 +45,11 @@ func (t Takeovers) Take(ctx context.Context, ref, file string) (Status, error) {
 			return Status{}, err
 		}
 	}
-	t.g.follows.finish(ctx, e, len(t.g.writers.of(ctx, e)) > 0)
+	left, err := t.g.writers.of(ctx, e)
+	if err != nil {
+		return Status{}, err
+	}
+	t.g.follows.finish(ctx, e, len(left) > 0)
 	t.g.writers.take(e.session.ID(), list)
 	return e.status(), nil
 }

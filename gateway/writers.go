@@ -69,13 +69,14 @@ func identity(w runnel.Writer) string { return fmt.Sprintf("%d %s", w.PID, w.Sta
 // open, and that its user has not taken over. If there are any, of waits for the
 // exit of the session's last agent and looks again: that agent's processes have
 // the conversation open until then, and may have lost the supervisor by which
-// they are recognised.
-func (w *writers) of(ctx context.Context, e *entry) []runnel.Writer {
+// they are recognised. of fails if ctx ends, because the list may then be
+// incomplete.
+func (w *writers) of(ctx context.Context, e *entry) ([]runnel.Writer, error) {
 	list := w.now(ctx, e)
-	if len(list) == 0 || e.session.AwaitExit(ctx) != nil {
-		return list
+	if len(list) > 0 && e.session.AwaitExit(ctx) == nil {
+		list = w.now(ctx, e)
 	}
-	return w.now(ctx, e)
+	return list, ctx.Err()
 }
 
 func (w *writers) now(ctx context.Context, e *entry) []runnel.Writer {
