@@ -11,7 +11,9 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -54,18 +56,23 @@ func replaced(t *testing.T, text string, pairs ...string) string {
 	return text
 }
 
-// freePorts returns the addresses of free ports of this machine.
+// freePorts returns the addresses of free ports of this machine. They are below
+// the ports that the system gives to connections, which could take one of them
+// before a proxy listens.
 func freePorts(t *testing.T, n int) (addrs []string) {
 	t.Helper()
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+	for range 100 {
+		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+mathrand.IntN(12_000)))
 		if err != nil {
-			t.Fatal(err)
+			continue // in use
 		}
 		defer ln.Close()
-		addrs = append(addrs, ln.Addr().String())
+		if addrs = append(addrs, ln.Addr().String()); len(addrs) == n {
+			return addrs
+		}
 	}
-	return addrs
+	t.Fatal("no free ports from 20000 to 32000")
+	return nil
 }
 
 func portOf(addr string) string {
