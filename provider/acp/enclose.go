@@ -49,16 +49,38 @@ var enclosures = map[string]func(home string, xdg func(variable, usual string) s
 		// settings. So the sandboxes of a project have a database of their own,
 		// and the login is a copy.
 		kept := filepath.Join(data, "runnel", digest(project)[:32])
+		// The agent writes a .gitignore beside its settings, and does not start
+		// without it.
+		settings := filepath.Join(xdg("XDG_CONFIG_HOME", ".config"), "opencode")
 		return agentconn.Enclosure{
 			State:   []string{kept},
 			Copies:  below(data, "auth.json"),
-			Read:    []string{filepath.Join(xdg("XDG_CONFIG_HOME", ".config"), "opencode")},
-			Private: []string{data, state, cache}, // plugins that the agent loads from there would run outside of the sandbox
+			Read:    entriesOf(settings),
+			Private: []string{data, state, cache, settings}, // plugins that the agent loads from there would run outside of the sandbox
 			Hosts:   []string{"opencode.ai", "models.opencode.ai", "models.dev", "api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com"},
 			Env:     []string{"OPENCODE_DB=" + filepath.Join(kept, "opencode.db")},
 			Quiet:   []string{"OPENCODE_DISABLE_AUTOUPDATE=1"},
 		}
 	},
+}
+
+// maxEntries bounds the entries of a folder that are shown in a sandbox.
+const maxEntries = 1000
+
+// entriesOf returns the files and folders in a folder. It omits links, because
+// they can lead to what a sandbox must not show.
+func entriesOf(dir string) (paths []string) {
+	root, names, err := agentconn.ListFolder(dir, maxEntries)
+	if err != nil {
+		return nil
+	}
+	defer root.Close()
+	for _, name := range names {
+		if info, err := root.Lstat(name); err == nil && (info.IsDir() || info.Mode().IsRegular()) {
+			paths = append(paths, filepath.Join(dir, name))
+		}
+	}
+	return paths
 }
 
 // notAlphanumeric matches what Qwen Code replaces in the path of a project.

@@ -173,6 +173,9 @@ func TestRealAgentInASandboxOfFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, agent)
 			secrets := w.secretFiles()
+			if name == "opencode" {
+				w.instruct()
+			}
 			session, code, message := w.create(map[string]any{"sandbox": "files"})
 			if code != http.StatusCreated {
 				t.Fatalf("create: %d %s", code, message)
@@ -181,6 +184,9 @@ func TestRealAgentInASandboxOfFiles(t *testing.T) {
 			w.tool(session, "cat over > again")
 			if text, err := os.ReadFile(filepath.Join(w.home.Project, "again")); err != nil || string(text) != "over\n" {
 				t.Errorf("the tool did not run: %q, %v", text, err)
+			}
+			if name == "opencode" && !w.model.Received(instructions) {
+				t.Error("the agent did not read the user's instructions")
 			}
 			if text, err := os.ReadFile(filepath.Join(w.home.Project, "read")); err != nil || len(text) > 0 {
 				t.Errorf("the tool read %q, %v", text, err)

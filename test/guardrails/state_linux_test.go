@@ -31,11 +31,28 @@ func (w *world) plants() []string {
 		own := filepath.Join(home, ".local", "share", "opencode")
 		return []string{
 			filepath.Join(own, "auth.json"), filepath.Join(own, "opencode.db"), filepath.Join(own, "snapshot", "p", "config"), filepath.Join(own, "bin", "rg"),
+			filepath.Join(home, ".config", "opencode", "plugin", "planted.js"), filepath.Join(home, ".config", "opencode", "opencode.json"),
 			filepath.Join(home, ".local", "state", "opencode", "kv.json"), filepath.Join(home, ".cache", "opencode", "bin", "rg"),
 		}
 	}
 	w.t.Fatalf("no plants for %s", w.agent.Name)
 	return nil
+}
+
+// instructions are in a file that the agent sends to the model.
+const instructions = "Answer in one sentence."
+
+// instruct writes the user's instructions for OpenCode. It did not run since, so
+// the folder lacks the files that it writes there when it starts.
+func (w *world) instruct() {
+	w.t.Helper()
+	dir := filepath.Join(w.home.Dir, ".config", "opencode")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "AGENTS.md"), []byte(instructions), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // TestToolInSandboxPlantsNothingInTheAgentsFolders writes files as a tool in a
@@ -50,6 +67,9 @@ func TestToolInSandboxPlantsNothingInTheAgentsFolders(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		if agent.Name == "opencode" {
+			w.instruct()
+		}
 		for _, path := range plants {
 			text, _ := os.ReadFile(path)
 			before[path] = string(text)
@@ -61,6 +81,9 @@ func TestToolInSandboxPlantsNothingInTheAgentsFolders(t *testing.T) {
 		w.tool(w.enclosed(), "./plant")
 		if _, err := os.Stat(filepath.Join(w.home.Project, "over")); err != nil {
 			t.Fatalf("the tool did not run: %v", err)
+		}
+		if agent.Name == "opencode" && !w.model.Received(instructions) {
+			t.Error("the agent did not read the user's instructions")
 		}
 		for _, path := range plants {
 			if text, _ := os.ReadFile(path); string(text) != before[path] && strings.Contains(string(text), "planted") {
