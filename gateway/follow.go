@@ -472,7 +472,10 @@ func (fs *follows) resume(ctx context.Context, id string) error {
 	if len(list) > 0 {
 		writer = &list[0]
 	}
-	if err = fs.begin(ctx, e, writer); err != nil {
+	if err = fs.begin(ctx, e, writer); err != nil && ctx.Err() != nil {
+		return err // the next server tries it again
+	}
+	if err != nil {
 		return errors.Join(err, e.session.Unfollow(ctx), fs.mark(ctx, e, false))
 	}
 	if writer == nil {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,14 +15,25 @@ import (
 // written is a shared conversation that can be read while a terminal writes it.
 type written struct {
 	*shared
-	reading func() // called in each reading but the first
-	listing func() // called in each listing of the writers
+	reading hook // called in each reading but the first
+	listing hook // called in each listing of the writers
+}
+
+// A hook calls a function once.
+type hook struct{ f atomic.Pointer[func()] }
+
+func (h *hook) set(f func()) { h.f.Store(&f) }
+
+func (h *hook) call() {
+	if f := h.f.Swap(nil); f != nil {
+		(*f)()
+	}
 }
 
 // Writers returns an incomplete list once its context has ended, as those of the
 // agents do.
 func (w *written) Writers(ctx context.Context) ([]runnel.Writer, bool) {
-	if w.listing(); ctx.Err() != nil {
+	if w.listing.call(); ctx.Err() != nil {
 		return nil, true
 	}
 	return w.shared.Writers(ctx)
@@ -39,7 +51,7 @@ type readsOnce struct {
 
 func (r *readsOnce) Next(context.Context) ([]event.Event, error) {
 	if r.read {
-		r.of.reading()
+		r.of.reading.call()
 		return nil, nil
 	}
 	r.read = true
@@ -54,7 +66,7 @@ func (*readsOnce) Close()                {}
 func newWritten(t *testing.T) (g *Gateway, w *written, d *disk, id string) {
 	t.Helper()
 	d = newDisk(t)
-	w = &written{shared: &shared{keeper: newKeeper(d)}, reading: func() {}, listing: func() {}}
+	w = &written{shared: &shared{keeper: newKeeper(d)}}
 	w.history = turnWith(derived("a"), "hi", "hello", "…")
 	w.set(inTerminal(1))
 	g = w.serve(t, d)
@@ -86,12 +98,11 @@ func TestTurnInTerminalOutlastsAServerThatEndsWhileItReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, w, d, id := newWritten(t)
 		reading, ended := make(chan struct{}), make(chan struct{})
-		w.reading = func() {
-			w.reading = func() {}
+		w.reading.set(func() {
 			close(reading)
 			<-ended
 			w.set() // as the list of writers of an agent without a terminal
-		}
+		})
 		<-reading
 		closing := make(chan error, 1)
 		go func() { closing <- g.Close(context.WithoutCancel(t.Context())) }()
@@ -101,6 +112,26 @@ func TestTurnInTerminalOutlastsAServerThatEndsWhileItReads(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.set(inTerminal(1))
+		g = w.serve(t, d)
+		defer closeIt(t, g)
+		checkRunsInTerminal(t, g, id)
+	})
+}
+
+// A server can be stopped while it starts.
+func TestTurnInTerminalOutlastsAServerThatIsStoppedAtItsStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, w, d, id := newWritten(t)
+		closeIt(t, g)
+		ctx, stop := context.WithCancel(t.Context())
+		w.listing.set(stop)
+		g, err := Open(ctx, Config{Log: &d.log, Catalogue: d.cat, Providers: []runnel.Provider{w}})
+		if ctx.Err() == nil {
+			t.Fatal("the server has not looked for the terminal")
+		}
+		if err == nil {
+			closeIt(t, g)
+		}
 		g = w.serve(t, d)
 		defer closeIt(t, g)
 		checkRunsInTerminal(t, g, id)
@@ -118,7 +149,7 @@ func TestClientThatLeavesEndsNoTurnInTerminal(t *testing.T) {
 		}
 		for name, request := range requests {
 			ctx, leave := context.WithCancel(t.Context())
-			w.listing = func() { w.listing = func() {}; leave() }
+			w.listing.set(leave)
 			if err := request(ctx); err == nil {
 				t.Errorf("%s succeeded although its client had left", name)
 			}

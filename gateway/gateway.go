@@ -283,7 +283,7 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 		all.Go(g.pool.Close)
 		for _, e := range entries {
 			all.Go(func() {
-				if !handOver && !e.followed() || !e.session.Detach(ctx) { // another process continues a followed turn
+				if !handOver && !e.session.Status().Followed || !e.session.Detach(ctx) { // another process continues a followed turn
 					_ = e.session.Close()
 				}
 			})
