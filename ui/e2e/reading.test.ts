@@ -102,8 +102,25 @@ describe.skipIf(skip).each(Object.entries(sizes))("an agent's text, %s,", (size,
     await viewer.waitFor({ state: "detached" });
     expect(await focused()).toBe("src/many.go:1500");
 
+    // The file arrives late; the button stays where it was.
+    let arrive = () => {};
+    const arrival = new Promise<void>((resolve) => {
+      arrive = resolve;
+    });
+    const isFile = (url: URL) => url.pathname.endsWith("/file");
+    await page.route(isFile, async (r) => {
+      await arrival;
+      await r.continue();
+    });
     await links.nth(1).click();
-    await page.getByRole("dialog", { name: "src/many.go:2" }).getByRole("button", { name: "Close" }).click();
+    const second = page.getByRole("dialog", { name: "src/many.go:2" });
+    const close = second.getByRole("button", { name: "Close" });
+    const early = await close.boundingBox();
+    arrive();
+    await second.locator("[data-line='2']").waitFor();
+    expect(await close.boundingBox()).toEqual(early);
+    await page.unroute(isFile);
+    await close.click();
     await page.getByRole("dialog").waitFor({ state: "detached" });
     expect(await focused()).toBe("src/many.go:2");
 

@@ -17,7 +17,7 @@ export function Dialog({
   onClose: () => void;
   children: ReactNode;
   wide?: boolean;
-  tools?: ReactNode; // buttons beside the title; the content then reaches the edges and scrolls in both directions
+  tools?: ReactNode; // buttons beside the title; the content then reaches the edges and scrolls in both directions, and the title stays in its place when it arrives
   sheet?: boolean; // on a phone, open from the bottom edge at full width
 }) {
   const ref = useRef<HTMLDialogElement>(null);
@@ -39,7 +39,7 @@ export function Dialog({
       onClose={onClose}
       onClick={(e) => e.target === ref.current && onClose()}
       aria-label={title}
-      className={`max-h-[90dvh] w-[calc(100vw-24px)] overflow-hidden rounded-lg border bg-bg p-0 shadow-xl ${wide ? "max-w-5xl" : "max-w-md"} ${sheet ? "narrow:mb-0 narrow:w-full narrow:max-w-none narrow:rounded-b-none narrow:pb-[env(safe-area-inset-bottom)]" : ""}`}
+      className={`max-h-[90dvh] w-[calc(100vw-24px)] overflow-hidden rounded-lg border bg-bg p-0 shadow-xl ${wide ? "max-w-5xl" : "max-w-md"} ${tools ? "mt-[5dvh]" : ""} ${sheet ? "narrow:mb-0 narrow:w-full narrow:max-w-none narrow:rounded-b-none narrow:pb-[env(safe-area-inset-bottom)]" : ""}`}
     >
       <div className="flex max-h-[90dvh] flex-col">
         <div className="flex items-center justify-between gap-1 border-b py-2 pr-2 pl-4">
