@@ -150,6 +150,12 @@ func (p *player) keep(kind, name, text string, data []byte) {
 	p.examples = append(p.examples, e)
 }
 
+func (p *player) kept() []example {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.examples)
+}
+
 // call sends a request and returns its response. A response that is a stream
 // can be read until the test ends.
 func (p *player) call(method, path string, body any) *http.Response {
@@ -393,6 +399,18 @@ func (w *ws) until(typ string, fields ...string) map[string]any {
 	}
 }
 
+// received reads messages until one has been received, now or earlier, of the
+// type typ that has all of these fields.
+func (w *ws) received(typ string, fields ...string) {
+	w.t.Helper()
+	isIt := func(e example) bool { return e.name == typ && has(e.value, fields) }
+	for !slices.ContainsFunc(w.kept(), isIt) {
+		if _, _, err := w.read(); err != nil {
+			w.t.Fatalf("before %s %v: %v", typ, fields, err)
+		}
+	}
+}
+
 func (w *ws) read() (string, map[string]any, error) {
 	_, data, err := w.conn.Read(w.t.Context())
 	if err != nil {
@@ -423,6 +441,7 @@ func (p *player) overWebSocket() {
 	w.until("response", "requestId=1")
 	w.send("session:subscribe", map[string]any{"sessionId": session, "after": 0})
 	w.until("session:history", "done=true")
+	w.received("session:status", "sessionId="+session, "payload.lastTurn=completed") // before options change it
 	w.send("session:options", map[string]any{"requestId": "2", "sessionId": session, "permissionMode": "default"})
 	w.until("response", "requestId=2")
 	w.send("session:send", map[string]any{"requestId": "3", "sessionId": session, "content": everything, "queue": true})
