@@ -27,10 +27,19 @@ const (
 	// maxPixels bounds the images that are decoded. A pixel takes at most 12
 	// bytes of memory, in a progressive JPEG. Larger images are sent unchanged.
 	maxPixels = 16 << 20
+	// maxScans bounds the scans of a JPEG that is decoded. A progressive JPEG
+	// has about ten. The decoder visits the whole image for each scan, and a scan
+	// that changes nothing has 27 bytes. An image with more scans is sent
+	// unchanged.
+	maxScans = 100
 	// maxImage bounds a scaled PNG, in bytes. A larger one is encoded as JPEG.
 	// The API accepts 5 MB of base64.
 	maxImage = 3 << 20
 )
+
+// startOfScan is the marker before each scan of a JPEG. The compressed data of a
+// scan does not contain these bytes.
+var startOfScan = []byte{0xff, 0xda}
 
 // scaling contains a value while an image is being scaled. A decoded image needs
 // 200 MB of memory at most, and every session of every client may send one. So
@@ -73,14 +82,17 @@ func (p *Provider) Accepts(context.Context, runnel.Options) (func(runnel.Attachm
 
 // scaled returns an image that is at most maxSide wide and high. It reads the
 // size from the header before it decodes the image. It returns an image with
-// more than maxPixels pixels unchanged, and one that cannot be decoded; the
-// agent reports the latter. It returns an error only if ctx ends.
+// more than maxPixels pixels or maxScans scans unchanged, and one that cannot be
+// decoded; the agent reports the latter. It returns an error only if ctx ends.
 func scaled(ctx context.Context, a runnel.Attachment) (runnel.Attachment, error) {
-	c, _, err := image.DecodeConfig(bytes.NewReader(a.Data))
+	c, format, err := image.DecodeConfig(bytes.NewReader(a.Data))
 	if err != nil {
 		return a, nil
 	}
 	if max(c.Width, c.Height) <= maxSide || c.Width*c.Height > maxPixels {
+		return a, nil
+	}
+	if format == "jpeg" && bytes.Count(a.Data, startOfScan) > maxScans {
 		return a, nil
 	}
 	select {
@@ -89,7 +101,7 @@ func scaled(ctx context.Context, a runnel.Attachment) (runnel.Attachment, error)
 	case <-ctx.Done():
 		return a, ctx.Err()
 	}
-	src, format, err := image.Decode(bytes.NewReader(a.Data))
+	src, _, err := image.Decode(bytes.NewReader(a.Data))
 	if err != nil {
 		return a, nil
 	}

@@ -155,6 +155,41 @@ func TestImagesAboveThePixelLimitAreNotScaled(t *testing.T) {
 	}
 }
 
+// jpegWithScans returns a progressive JPEG whose scans change nothing.
+func jpegWithScans(w, h uint16, scans int) []byte {
+	data := []byte("\xff\xd8\xff\xdb\x00\x43\x00" + strings.Repeat("\x01", 64))
+	data = append(data, "\xff\xc2\x00\x0b\x08"...)
+	data = binary.BigEndian.AppendUint16(data, h)
+	data = binary.BigEndian.AppendUint16(data, w)
+	data = append(data, "\x01\x01\x11\x00"...)
+	// The only code, one bit, is followed by 14 bits: the number of further
+	// blocks without a coefficient, minus 1<<14.
+	data = append(data, "\xff\xc4\x00\x14\x10\x01"+strings.Repeat("\x00", 15)+"\xe0"...)
+	scan := []byte("\xff\xda\x00\x08\x01\x01\x00\x01\x3f\x00")
+	for blocks := (int(w) + 7) / 8 * ((int(h) + 7) / 8); blocks > 0; blocks -= 1 << 14 {
+		scan = append(scan, 0, 0) // a code and 14 bits, all zero, and padding
+	}
+	return append(append(data, bytes.Repeat(scan, scans)...), "\xff\xd9"...)
+}
+
+// The decoder visits the whole image for each scan: an image of ten megabytes
+// would take most of an hour, and all other images would wait for it.
+func TestImagesWithManyScansAreNotDecoded(t *testing.T) {
+	for _, tt := range []struct {
+		scans  int
+		scaled bool
+	}{{maxScans, true}, {maxScans + 1, false}} {
+		sent := runnel.Attachment{MediaType: "image/jpeg", Data: jpegWithScans(2400, 16, tt.scans)}
+		out, err := prepare(t, sent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if scaled := !cmp.Equal(out[0], sent); scaled != tt.scaled {
+			t.Errorf("%d scans: scaled %t", tt.scans, scaled)
+		}
+	}
+}
+
 func TestOtherAttachmentsAreNotChanged(t *testing.T) {
 	in := []runnel.Attachment{
 		{Name: "n.txt", MediaType: "text/plain", Text: "note"}, {Name: "broken.png", MediaType: "image/png", Data: []byte("\x89PNG no")},
