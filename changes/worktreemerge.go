@@ -69,12 +69,17 @@ func (g *Git) MergeWorktree(ctx context.Context, project Folder, w Worktree, mes
 	case ahead == 0:
 		return m, failed("The worktree has no commit that the branch " + m.Branch + " lacks, so there is nothing to merge.")
 	}
-	if err := g.staysInside(ctx, r, head, w); err != nil {
+	if err := g.staysInside(ctx, r, w, "HEAD..."+head); err != nil {
 		return m, err
 	}
 	m.Commits, m.FastForward, m.Commit = ahead, behind == 0, head
 	if !m.FastForward {
 		if m.Commit, err = g.join(ctx, r, head, w); err != nil {
+			return m, err
+		}
+		// The merge follows files that the project has moved, and may have more
+		// common ancestors than the one with which head was compared.
+		if err := g.staysInside(ctx, r, w, m.Commit+"^1", m.Commit); err != nil {
 			return m, err
 		}
 	}
@@ -145,13 +150,14 @@ func (g *Git) commitAll(ctx context.Context, wr *repository, message string) (st
 	return made.Commit, err
 }
 
-// staysInside fails if the commits up to head change files outside of the
-// project's folder, like [Git.Commit].
-func (g *Git) staysInside(ctx context.Context, r *repository, head string, w Worktree) error {
+// staysInside fails if commits change files outside of the project's folder,
+// like [Git.Commit]. between are the revisions that git diff compares.
+func (g *Git) staysInside(ctx context.Context, r *repository, w Worktree, between ...string) error {
 	if r.prefix == "" {
 		return nil
 	}
-	out, err := g.read(ctx, r, maxList, "diff", "--no-renames", "--name-only", "-z", "--no-ext-diff", "--no-textconv", "HEAD..."+head)
+	args := append([]string{"diff", "--no-renames", "--name-only", "-z", "--no-ext-diff", "--no-textconv"}, between...)
+	out, err := g.read(ctx, r, maxList, args...)
 	if errors.Is(err, errCut) {
 		return failed("The worktree changes too many files to check that they are in the project's folder. Merge in a terminal: git merge " + w.Branch + ".")
 	}
@@ -165,7 +171,7 @@ func (g *Git) staysInside(ctx context.Context, r *repository, head string, w Wor
 		}
 	}
 	if len(outside) > 0 {
-		return failed("The commits change files outside of the project's folder: " + names(outside, 0) + ". Merge in a terminal: git merge " + w.Branch + ".")
+		return failed("The merge changes files outside of the project's folder: " + names(outside, 0) + ". Merge in a terminal: git merge " + w.Branch + ".")
 	}
 	return nil
 }
