@@ -55,9 +55,15 @@ func matches(media string, data []byte) *refusal {
 	case "image/png":
 		return matchImage("PNG", png.DecodeConfig, data)
 	case "image/jpeg":
+		if scans(data) > maxScans {
+			return refuse(mismatch, "the image has more than 100 scans; save it as a baseline JPEG")
+		}
 		return matchImage("JPEG", jpeg.DecodeConfig, data)
 	case "image/gif":
-		return matchImage("GIF", gif.DecodeConfig, data)
+		if r := matchImage("GIF", gif.DecodeConfig, data); r != nil {
+			return r
+		}
+		return checkSize(firstFrame(data))
 	case "image/webp":
 		return matchImage("WebP", webpConfig, data)
 	case "application/pdf":
@@ -85,10 +91,14 @@ func ImageType(data []byte) (media string, ok bool) {
 
 func matchImage(name string, config func(io.Reader) (image.Config, error), data []byte) *refusal {
 	c, err := config(bytes.NewReader(data))
-	switch {
-	case err != nil || c.Width <= 0 || c.Height <= 0:
+	if err != nil || c.Width <= 0 || c.Height <= 0 {
 		return refuse(mismatch, "its content is not "+name)
-	case c.Width > MaxSide || c.Height > MaxSide:
+	}
+	return checkSize(c.Width, c.Height)
+}
+
+func checkSize(width, height int) *refusal {
+	if width > MaxSide || height > MaxSide {
 		return refuse(mismatch, "the image is larger than 8000 × 8000 pixels")
 	}
 	return nil

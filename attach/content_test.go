@@ -216,3 +216,56 @@ func TestHugeImagesAreRefusedWithoutDecoding(t *testing.T) {
 		}
 	}
 }
+
+// framedGIF returns a GIF with a small logical screen and a frame that ends at
+// this point.
+func framedGIF(right, bottom uint16) string {
+	b := []byte("GIF89a\x0a\x00\x0a\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff" + "!\xfe\x05,,,,,\x00" + ",\x01\x00\x02\x00")
+	b = binary.LittleEndian.AppendUint16(b, right-1)
+	b = binary.LittleEndian.AppendUint16(b, bottom-2)
+	return string(append(b, "\x00\x02\x02\x44\x01\x00;"...))
+}
+
+// A browser gives an image the size of its first frame if the frame is larger
+// than the logical screen.
+func TestGIFIsAsLargeAsItsFirstFrame(t *testing.T) {
+	dir := tree(t, map[string]string{"a.gif": framedGIF(8000, 8000), "b.gif": framedGIF(8001, 10), "c.gif": framedGIF(10, 8001)})
+	c := attach.Checker{Roots: []string{dir}}
+	if got := c.Check(refs(filepath.Join(dir, "a.gif"))); len(got.Attachments) != 1 {
+		t.Errorf("8000 × 8000: %v", got.Rejected)
+	}
+	for _, name := range []string{"b.gif", "c.gif"} {
+		got := c.Check(refs(filepath.Join(dir, name)))
+		if len(got.Rejected) != 1 || got.Rejected[0].Reason != "the image is larger than 8000 × 8000 pixels" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	for n := range len(framedGIF(9, 9)) { // a truncated file must not panic
+		attach.ImageType([]byte(framedGIF(9, 9)[:n]))
+	}
+}
+
+// withScans returns a JPEG with further scans that change nothing. Its other
+// segments contain bytes like those before a scan.
+func withScans(t *testing.T, more int) []byte {
+	t.Helper()
+	j := samples(t)[".jpg"]
+	scan := "\xff\xda\x00\x08\x01\x01\x00\x01\x3f\x00\x00\x00\xff\x00"
+	thumbnail := "\xff\xe1\x01\x02" + strings.Repeat("\xff\xda", 128)
+	return []byte(j[:2] + thumbnail + j[2:len(j)-2] + strings.Repeat(scan, more) + "\xff\xff\xd9" + strings.Repeat("\xff\xda", 200))
+}
+
+// A browser draws the whole image for each scan, so an image of ten megabytes
+// would keep it busy for a quarter of an hour.
+func TestJPEGWithManyScansIsNoImage(t *testing.T) {
+	if media, ok := attach.ImageType(withScans(t, 99)); !ok || media != "image/jpeg" {
+		t.Errorf("100 scans: %q %t", media, ok)
+	}
+	if media, ok := attach.ImageType(withScans(t, 100)); ok {
+		t.Errorf("101 scans: %q", media)
+	}
+	whole := withScans(t, 1)
+	for n := range whole { // a truncated file must not panic
+		attach.ImageType(whole[:n])
+	}
+}
