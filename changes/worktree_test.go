@@ -260,7 +260,21 @@ func TestRemovalLosesNothingUnlessDiscarded(t *testing.T) {
 		work func(s *site)
 		want string // "": the removal loses nothing
 	}{
-		"changed file":      {func(s *site) { s.in().put("a.txt", "x") }, "a.txt"},
+		"changed file": {func(s *site) { s.in().put("a.txt", "x") }, "a.txt"},
+		"file that git skips": {func(s *site) {
+			s.in().run("update-index", "--skip-worktree", "a.txt", "sub/b.txt")
+			s.in().put("a.txt", "x")
+		}, "changes that git was told not to report in a.txt"},
+		"file that git assumes unchanged": {func(s *site) {
+			s.in().run("update-index", "--assume-unchanged", "a.txt", "sub/b.txt")
+			s.in().put("a.txt", "x")
+		}, "changes that git was told not to report in a.txt"},
+		"removed file that git skips": {func(s *site) {
+			s.in().run("update-index", "--skip-worktree", "a.txt", "sub/b.txt")
+			if err := os.Remove(filepath.Join(s.w.Root, "a.txt")); err != nil {
+				s.t.Fatal(err)
+			}
+		}, ""},
 		"untracked file":    {func(s *site) { s.in().put("new dir/n.txt", "x") }, "new dir/"},
 		"nested repository": {nested, "nested/"},
 		"commit":            {func(s *site) { s.in().run("commit", "--quiet", "--allow-empty", "--message", "m") }, "1 commit"},

@@ -189,7 +189,10 @@ func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree, may Loss) 
 	case len(others) > 0:
 		lost = append(lost, "the repositories in "+names(others, 0))
 	}
-	within, err := g.modules(ctx, wr)
+	within, hidden, err := g.unreported(ctx, wr)
+	if len(hidden) > 0 {
+		lost = append(lost, "changes that git was told not to report in "+names(hidden, 0))
+	}
 	if within {
 		lost = append(lost, "the submodules in it")
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -118,31 +117,3 @@ func (g *Git) apart(ctx context.Context, r *repository, head string) (project, w
 	}
 	return project, worktree, nil
 }
-
-// modules reports whether the worktree has submodules with files. Work in them
-// is not part of the worktree's own commits.
-func (g *Git) modules(ctx context.Context, wr *repository) (bool, error) {
-	if _, err := os.Lstat(filepath.Join(wr.dir, "modules")); err == nil {
-		return true, nil
-	}
-	out, err := g.read(ctx, wr, maxIndex, "ls-files", "--stage", "-z")
-	if errors.Is(err, errCut) {
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	for entry := range strings.SplitSeq(string(out), "\x00") {
-		meta, path, _ := strings.Cut(entry, "\t")
-		if !strings.HasPrefix(meta, "160000 ") {
-			continue
-		}
-		if files, err := os.ReadDir(filepath.Join(wr.root, filepath.FromSlash(path))); err == nil && len(files) > 0 {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// maxIndex bounds what git prints about the files of a work tree in [Git.modules].
-const maxIndex = 64 << 20
