@@ -29,14 +29,19 @@ type Redactor struct {
 	known atomic.Pointer[forms]
 	stale atomic.Bool // known lacks values that were added
 
-	mu    sync.Mutex
-	fixed []string // values passed to New
-	added []string // guarded by mu; oldest first
+	mu     sync.Mutex
+	fixed  []string // values passed to New
+	added  []string // guarded by mu; oldest first
+	newest int      // guarded by mu; number of the last added values, which known lacks
+	recent *forms   // guarded by mu; the compiled newest values, or nil
 }
 
 // maxAdded bounds the values added to one Redactor. Beyond it Add drops the
 // oldest.
 const maxAdded = 512
+
+// maxNewest bounds the values that known may lack while String finds no secret.
+const maxNewest = 32
 
 // New returns a Redactor that always searches for values, for example those of
 // [Env]. It ignores values that are too short or too simple to distinguish from
@@ -85,6 +90,8 @@ func (r *Redactor) Add(values ...string) {
 	if len(r.added) == before {
 		return
 	}
+	r.newest += len(r.added) - before
+	r.recent = nil
 	r.added = slices.Delete(r.added, 0, max(0, len(r.added)-maxAdded))
 	r.stale.Store(true)
 }
@@ -95,18 +102,68 @@ func (r *Redactor) forms() *forms {
 	if r.stale.Load() {
 		r.mu.Lock()
 		if r.stale.Load() {
-			r.known.Store(compile(slices.Concat(r.fixed, r.added)))
-			r.stale.Store(false)
+			r.compile()
 		}
 		r.mu.Unlock()
 	}
 	return r.known.Load()
 }
 
+// compile makes known complete. The caller holds mu.
+func (r *Redactor) compile() {
+	r.known.Store(compile(slices.Concat(r.fixed, r.added)))
+	r.newest, r.recent = 0, nil
+	r.stale.Store(false)
+}
+
+// halves returns the strings that are compiled, and those of the values that
+// were added since, or nil. It compiles only the latter unless they are many.
+func (r *Redactor) halves() (known, recent *forms) {
+	if !r.stale.Load() {
+		return r.known.Load(), nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case !r.stale.Load():
+	case r.newest > maxNewest:
+		r.compile()
+	case r.recent == nil:
+		r.recent = compile(r.added[len(r.added)-r.newest:])
+	}
+	return r.known.Load(), r.recent
+}
+
+// lacks reports whether s contains no value, searching for those of known and
+// for the newest apart. Values that overlap need one search for all of them,
+// but only in a text that contains a value.
+func (r *Redactor) lacks(s string) bool {
+	for ; r != nil; r = r.below {
+		known, recent := r.halves()
+		if known.in(s) || recent.in(s) {
+			return false
+		}
+	}
+	return true
+}
+
+// isStale reports whether values were added for which nothing is compiled.
+func (r *Redactor) isStale() bool {
+	for ; r != nil; r = r.below {
+		if r.stale.Load() {
+			return true
+		}
+	}
+	return false
+}
+
 // String returns s with secrets replaced by [Marker].
 func (r *Redactor) String(s string) string {
 	if len(s) < minValue { // every secret is longer
 		return s
+	}
+	if r.isStale() && r.lacks(s) { // compiles less than Stream
+		r = nil
 	}
 	st := r.Stream()
 	out := st.Append(s)

@@ -52,6 +52,16 @@ func compile(values []string) *forms {
 	return &forms{newSet(compact(plain), false), newSet(compact(encoded), true)}
 }
 
+// in reports whether s contains one of the strings, or ends in a prefix that
+// counts as one.
+func (f *forms) in(s string) bool {
+	if f == nil {
+		return false
+	}
+	st := Stream{stages: []stage{&matcher{set: f.plain}, &matcher{set: f.encoded}}}
+	return st.Append(s)+st.End() != s
+}
+
 func compact(words []string) []string {
 	slices.Sort(words)
 	return slices.Compact(words)
