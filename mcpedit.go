@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // An MCPEditor is an MCPLister that can add MCP servers to the user's
@@ -42,7 +43,7 @@ const (
 
 var (
 	mcpAddName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
-	mcpVariable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,199}$`)
+	mcpVariable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,199}$`) })
 )
 
 // Check fails with INVALID_REQUEST if d cannot be added to any agent. The error
@@ -86,7 +87,7 @@ func (d MCPDefinition) checkProgram() error {
 		}
 	}
 	for name, value := range d.Env {
-		if !mcpVariable.MatchString(name) {
+		if !mcpVariable().MatchString(name) {
 			return invalidMCP("env: a name of a variable is not valid; want letters, digits and _, such as API_KEY")
 		}
 		if !fits(value) {

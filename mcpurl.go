@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -21,7 +22,7 @@ const (
 // maxMCPURL bounds the URL of an MCP server, in bytes.
 const maxMCPURL = 2048
 
-var mcpHeader = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,199}$`)
+var mcpHeader = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,199}$`) })
 
 // URLTransport returns the transport of a server with a URL.
 func (d MCPDefinition) URLTransport() MCPTransport { return cmp.Or(d.Transport, MCPOverHTTP) }
@@ -46,7 +47,7 @@ func (d MCPDefinition) checkURL() error {
 		return invalidMCP("transport: unknown value; want http or sse")
 	case len(d.Headers) > maxMCPWords:
 		return invalidMCP("headers: %d are too many; at most %d are allowed", len(d.Headers), maxMCPWords)
-	case d.BearerTokenEnv != "" && !mcpVariable.MatchString(d.BearerTokenEnv):
+	case d.BearerTokenEnv != "" && !mcpVariable().MatchString(d.BearerTokenEnv):
 		return invalidMCP("bearerTokenEnv: is not the name of a variable; want letters, digits and _, such as API_TOKEN")
 	case d.BearerTokenEnv != "" && d.HasHeader("Authorization"):
 		return invalidMCP("bearerTokenEnv: the headers have Authorization, too; leave out one of them")
@@ -85,7 +86,7 @@ func (d MCPDefinition) checkHeaders() error {
 	for name, value := range d.Headers {
 		canonical := http.CanonicalHeaderKey(name)
 		switch {
-		case !mcpHeader.MatchString(name):
+		case !mcpHeader().MatchString(name):
 			return invalidMCP("headers: a name of a header is not valid; want letters, digits, - and _, such as Authorization")
 		case seen[canonical]:
 			return invalidMCP("headers: %s is there twice", canonical)

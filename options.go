@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/text"
@@ -96,7 +97,7 @@ const (
 )
 
 // word matches the name of a reasoning effort or a tool.
-var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
+var word = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`) })
 
 // CheckOptions checks opt before p starts an agent with it. It returns opt with
 // white space around the model removed and without duplicate directories. It
@@ -285,7 +286,7 @@ func checkToolNames(field string, tools []string) error {
 		return Fail(InvalidRequest, fmt.Sprintf("%s: %d are too many; at most %d are allowed", field, n, maxTools))
 	}
 	for i, tool := range tools {
-		if !word.MatchString(tool) {
+		if !word().MatchString(tool) {
 			return Fail(InvalidRequest, fmt.Sprintf("%s.%d: %s is not the name of a tool; it has letters, digits and . _ : / @ -", field, i, shown(tool)))
 		}
 	}
@@ -334,7 +335,7 @@ func checkEffort(c checked) error {
 	switch {
 	case c.takes != nil && len(c.takes.Efforts) > 0 && !slices.Contains(c.takes.Efforts, effort):
 		return Fail(InvalidRequest, "reasoningEffort: unknown value "+shown(effort)+"; want "+oneOf(c.takes.Efforts))
-	case !word.MatchString(effort):
+	case !word().MatchString(effort):
 		return Fail(InvalidRequest, "reasoningEffort: "+shown(effort)+" is not the name of an effort; it has letters, digits and . _ : / @ -")
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -30,7 +31,7 @@ const (
 
 var (
 	nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
-	toolForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
+	toolForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`) })
 )
 
 // IsName reports whether name can be the name of a profile: lower-case letters,
@@ -316,7 +317,7 @@ func checkTool(name string) string {
 	switch shown := strconv.Quote(text.OneLine(name, maxName)); {
 	case strings.ContainsAny(name, "(*"):
 		return shown + " is a pattern; name a whole tool such as Bash, or an MCP server such as mcp__server, and make a rule for a command"
-	case !toolForm.MatchString(name):
+	case !toolForm().MatchString(name):
 		return shown + " is not the name of a tool; it has letters, digits and . _ : / @ -"
 	}
 	return ""

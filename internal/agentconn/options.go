@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/text"
@@ -30,15 +31,16 @@ func CheckFork(opt runnel.Options) error {
 	return nil
 }
 
-// Token matches a valid name of a model, an effort or a tool.
-var Token = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
+// Token returns a pattern that matches a valid name of a model, an effort or a
+// tool.
+var Token = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`) })
 
 // maxToken bounds a value that CheckToken accepts, in bytes.
 const maxToken = 200
 
 // CheckToken fails with InvalidRequest if an option's value does not match
-// allowed or is longer than maxToken. allowed is [Token], or a pattern that
-// accepts slightly more.
+// allowed or is longer than maxToken. allowed is the pattern of [Token], or one
+// that accepts slightly more.
 func CheckToken(field, value string, allowed *regexp.Regexp) error {
 	if len(value) <= maxToken && allowed.MatchString(value) {
 		return nil

@@ -70,10 +70,10 @@ func TestTokensAreBounded(t *testing.T) {
 		allowed *regexp.Regexp
 		ok      bool
 	}{
-		{"gpt-5.5", agentconn.Token, true}, {strings.Repeat("m", 200), agentconn.Token, true},
-		{"", agentconn.Token, false}, {"-m", agentconn.Token, false}, {"a b", agentconn.Token, false},
-		{strings.Repeat("m", 201), agentconn.Token, false}, {strings.Repeat("m", 201), suffix, false},
-		{"opus[1m]", agentconn.Token, false}, {"opus[1m]", suffix, true},
+		{"gpt-5.5", agentconn.Token(), true}, {strings.Repeat("m", 200), agentconn.Token(), true},
+		{"", agentconn.Token(), false}, {"-m", agentconn.Token(), false}, {"a b", agentconn.Token(), false},
+		{strings.Repeat("m", 201), agentconn.Token(), false}, {strings.Repeat("m", 201), suffix, false},
+		{"opus[1m]", agentconn.Token(), false}, {"opus[1m]", suffix, true},
 	} {
 		err := agentconn.CheckToken("model", c.value, c.allowed)
 		if (err == nil) != c.ok || err != nil && runnel.CodeOf(err) != runnel.InvalidRequest {

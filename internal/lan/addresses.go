@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // privateNetworks are the addresses that routers of the internet do not
@@ -97,7 +98,9 @@ func bridge(name string) bool {
 	return err == nil
 }
 
-var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
+var validName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
+})
 
 // Names returns the names under which devices may find this machine: the name
 // under .local, which mDNS announces, and the machine's full name. A name
@@ -107,7 +110,7 @@ var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-
 func Names(hostname string) []string {
 	full := strings.ToLower(strings.TrimSuffix(hostname, "."))
 	short, _, _ := strings.Cut(full, ".")
-	if !validName.MatchString(full) || len(full) > 200 || short == "localhost" {
+	if !validName().MatchString(full) || len(full) > 200 || short == "localhost" {
 		return nil
 	}
 	names := []string{short + ".local"}

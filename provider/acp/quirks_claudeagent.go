@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -90,7 +91,7 @@ func unfenced(text string) string {
 	return text
 }
 
-var toolName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
+var toolName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`) })
 
 // claudeOptions passes on options that Claude Code supports and the protocol
 // lacks. The settings in a folder can run commands, so Claude Code reads them
@@ -105,7 +106,7 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 		disallowed = append(disallowed, claudeSubagents...)
 	}
 	for _, tool := range slices.Concat(opt.Tools, disallowed) { // becomes a command-line argument; --settings=… could run commands
-		if !toolName.MatchString(tool) {
+		if !toolName().MatchString(tool) {
 			return runnel.Fail(runnel.InvalidRequest, "tools: a name has only letters, digits and . _ : / @ -, and begins with a letter or digit")
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/runnel-dev/runnel"
 )
@@ -36,7 +37,7 @@ const (
 
 var (
 	agentName    = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$`)
-	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,199}$`)
+	variableName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,199}$`) })
 )
 
 // Configured returns [Providers] with the changes and additions of a
@@ -109,7 +110,7 @@ func (a Agent) checked() (Agent, error) {
 		return a, fmt.Errorf(".env: more than %d variables", maxWords)
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
-		if !variableName.MatchString(name) {
+		if !variableName().MatchString(name) {
 			return a, fmt.Errorf(".env.%s: not a valid variable name; want letters, digits and _", name)
 		}
 		if !fits(a.Env[name]) {

@@ -49,16 +49,16 @@ func argv(opt runnel.Options, fork bool) ([]string, error) {
 		b.add("--session-id", uuid.NewString())
 	}
 	b.match("--model", "model", opt.Model, modelName)
-	b.match("--effort", "reasoningEffort", opt.ReasoningEffort, token)
+	b.match("--effort", "reasoningEffort", opt.ReasoningEffort, token())
 	for _, t := range opt.Tools {
-		b.check("tools", t, token)
+		b.check("tools", t, token())
 	}
 	if len(opt.Tools) > 0 {
 		b.add("--tools", strings.Join(opt.Tools, ","))
 	}
 	if tools := disallowed(opt); len(tools) > 0 {
 		for _, t := range tools {
-			b.check("disallowed", t, token)
+			b.check("disallowed", t, token())
 		}
 		b.add("--disallowedTools", strings.Join(tools, ","))
 	}

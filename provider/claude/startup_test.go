@@ -99,7 +99,7 @@ func TestClientValuesCannotBecomeFlags(t *testing.T) {
 				rt.Errorf("argument %q", a)
 			case flag == "--tools":
 				for _, tool := range strings.Split(value, ",") {
-					if !token.MatchString(tool) {
+					if !token().MatchString(tool) {
 						rt.Errorf("argument %q", a)
 					}
 				}

@@ -140,7 +140,7 @@ func (a *asker) describe(in *runnel.Installation) error {
 	}
 	s := settings{Approval: onRequest, Sandbox: workspace}
 	for _, e := range r.Data[:min(len(r.Data), 100)] {
-		if e.Hidden || !token.MatchString(e.Model) {
+		if e.Hidden || !token().MatchString(e.Model) {
 			continue
 		}
 		e.DisplayName, e.Description = oneLine(e.DisplayName, 100), oneLine(e.Description, 300)

@@ -395,7 +395,7 @@ func milli(ms int64, before time.Time) time.Time {
 func (p *Provider) locate(ref runnel.Conversation) (opt runnel.Options, thread string, clean func(), err error) {
 	clean = func() {}
 	if ref.File == "" {
-		if !token.MatchString(ref.AgentSessionID) {
+		if !token().MatchString(ref.AgentSessionID) {
 			err = runnel.Fail(runnel.SessionNotFound, "Codex has no such conversation.")
 		}
 		return opt, ref.AgentSessionID, clean, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // A modelProvider is the API that the user's configuration selects, as far as a
@@ -19,7 +20,7 @@ const openAI = "openai"
 
 // plainID matches the ids of model providers that can stand in the name of a
 // setting on the command line.
-var plainID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+var plainID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`) })
 
 // selectedProvider returns the model provider that a configuration file selects.
 // The error says why a broker cannot serve it, for people.
@@ -43,7 +44,7 @@ func selectedProvider(config []byte) (modelProvider, error) {
 		p.base = set["openai_base_url"].text
 		return p, nil
 	}
-	if !plainID.MatchString(p.id) {
+	if !plainID().MatchString(p.id) {
 		return p, errors.New("the name of Codex's model provider has other characters than letters, digits, _ and -")
 	}
 	return p, p.own(set)

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -345,13 +346,15 @@ func environ(parent []string, opt runnel.Options) []string {
 
 // envKey matches a setting of the configuration that names the variable of an
 // API key.
-var envKey = regexp.MustCompile(`(?m)^\s*env_key\s*=\s*["']([A-Za-z_][A-Za-z0-9_]{0,99})["']`)
+var envKey = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^\s*env_key\s*=\s*["']([A-Za-z_][A-Za-z0-9_]{0,99})["']`)
+})
 
 // maxConfig bounds the size of a configuration file that is read, in bytes.
 const maxConfig = 1 << 20
 
 func keyVariables(home string) (names []string) {
-	for _, m := range envKey.FindAllSubmatch(userConfig(home), 50) {
+	for _, m := range envKey().FindAllSubmatch(userConfig(home), 50) {
 		names = append(names, string(m[1]))
 	}
 	return names

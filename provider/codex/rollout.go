@@ -78,7 +78,7 @@ func copyOf(file, id, models string) (dir string, err error) {
 	if err := os.MkdirAll(into, 0o700); err != nil {
 		return "", err
 	}
-	if token.MatchString(models) && models != "openai" {
+	if token().MatchString(models) && models != "openai" {
 		config := fmt.Sprintf("[model_providers.%q]\nname = \"none\"\nbase_url = \"http://127.0.0.1:1/v1\"\nwire_api = \"responses\"\n", models)
 		if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600); err != nil {
 			return "", err

@@ -160,7 +160,7 @@ func (s *settings) offered(result json.RawMessage) {
 	}](result).Data
 	s.Models = nil
 	for _, e := range list[:min(len(list), 100)] {
-		if !e.Hidden && token.MatchString(e.Model) {
+		if !e.Hidden && token().MatchString(e.Model) {
 			e.Description = oneLine(e.Description, 300)
 			e.DisplayName = oneLine(e.DisplayName, 100)
 			s.Models = append(s.Models, e)
@@ -243,5 +243,5 @@ func check(field, value string) error {
 	if value == "" {
 		return nil
 	}
-	return agentconn.CheckToken(field, value, token)
+	return agentconn.CheckToken(field, value, token())
 }

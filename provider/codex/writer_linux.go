@@ -87,7 +87,7 @@ func addLockOwners(owners map[string]int, locks string) {
 
 // ownerOf returns the process that holds the lock of a conversation, or 0.
 func ownerOf(home, thread string, owners map[string]int) int {
-	if !token.MatchString(thread) || strings.Contains(thread, "/") {
+	if !token().MatchString(thread) || strings.Contains(thread, "/") {
 		return 0
 	}
 	st, err := os.Lstat(filepath.Join(lockFolder(home), thread+".lock"))
