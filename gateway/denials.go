@@ -71,6 +71,12 @@ type denialRecords struct {
 	log  *slog.Logger
 	jobs chan denialJob
 
+	// Of the goroutine that reads the outputs: the last Suggester, what it is for,
+	// and when it was made.
+	suggester       *sandbox.Suggester
+	dirs, protected []string
+	made            time.Time
+
 	mu      sync.Mutex // guards the rest, and the files
 	open    map[string]*DenialRecord
 	removed map[string]time.Time // sessions whose records were removed, and when
@@ -146,7 +152,7 @@ func (rs *denialRecords) read(j denialJob) {
 	if len(denied) == 0 {
 		return
 	}
-	s := sandbox.NewSuggester(j.dirs, j.protected)
+	s := rs.suggesterFor(j)
 	for _, c := range denied {
 		found, ok := s.Suggest(sandbox.Allowance{Path: c.path, Write: c.write})
 		if !ok || text.OneLine(found.Path, len(found.Path)+1) != found.Path {
@@ -161,6 +167,20 @@ func (rs *denialRecords) read(j denialJob) {
 		}
 		rs.add(j.session, Denial{Path: found.Path, Access: access, Tool: j.tool, TurnID: j.turn, At: j.at})
 	}
+}
+
+// suggesterTime is how long one Suggester serves the outputs of a session: making
+// it looks up more than a thousand paths.
+const suggesterTime = time.Second
+
+// suggesterFor returns a Suggester for the sandbox of a job. It makes one if the
+// last one is for another sandbox, or older than suggesterTime.
+func (rs *denialRecords) suggesterFor(j denialJob) *sandbox.Suggester {
+	if rs.suggester == nil || time.Since(rs.made) >= suggesterTime || !slices.Equal(rs.dirs, j.dirs) || !slices.Equal(rs.protected, j.protected) {
+		rs.dirs, rs.protected, rs.made = j.dirs, j.protected, time.Now()
+		rs.suggester = sandbox.NewSuggester(j.dirs, j.protected)
+	}
+	return rs.suggester
 }
 
 // add adds a denial, unless the record has one for the same path and access.

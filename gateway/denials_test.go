@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/runnel-dev/runnel"
@@ -190,4 +191,23 @@ func TestDenialHasThePathOfTheArguments(t *testing.T) {
 	if got := rs.denied(t); len(got) != 1 || got[0] != "read "+outside {
 		t.Errorf("denied %q", got)
 	}
+}
+
+func TestSuggesterServesTheOutputsOfASandboxForASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rs := newDenialRecords("", slog.New(slog.DiscardHandler))
+		here, elsewhere := denialJob{dirs: []string{t.TempDir()}}, denialJob{dirs: []string{t.TempDir()}}
+		first := rs.suggesterFor(here)
+		if rs.suggesterFor(here) != first {
+			t.Error("each output has a Suggester of its own")
+		}
+		time.Sleep(suggesterTime) //nolint:forbidigo // virtual time; the file system may have changed
+		second := rs.suggesterFor(here)
+		if second == first {
+			t.Error("an old Suggester is used")
+		}
+		if rs.suggesterFor(elsewhere) == second {
+			t.Error("the Suggester of another sandbox is used")
+		}
+	})
 }
