@@ -110,7 +110,7 @@ func (w *world) idle(session string) {
 // of the supervisor must stay small.
 func TestStderrFloodIsBounded(t *testing.T) { flood(t, plan{Deltas: 1, Stderr: often(1024, 64)}) }
 
-func TestStdoutFloodIsBounded(t *testing.T) { flood(t, plan{Deltas: 1, Stdout: often(1024, 176)}) }
+func TestStdoutFloodIsBounded(t *testing.T) { flood(t, plan{Deltas: 1, Stdout: often(1024, 144)}) }
 
 func flood(t *testing.T, p plan) {
 	for _, slow := range []bool{false, true} {
@@ -144,7 +144,7 @@ func flood(t *testing.T, p plan) {
 			w.idle(id)
 			server := peak(w.cmd.Process.Pid)
 			t.Logf("%d MiB in %v: server at most %d MiB, supervisor %d MiB", p.Stdout+p.Stderr, time.Since(began).Round(time.Millisecond), server>>10, peak(pids[0])>>10)
-			if server > often(240, 176)<<10 { // at most the flood; the peak includes garbage
+			if server > often(240, 144)<<10 { // at most the flood; the peak includes garbage
 				t.Error("the server took too much")
 			}
 			if len(pids) != 1 || peak(pids[0]) > 24<<10 {
