@@ -443,13 +443,13 @@ func TestEveryStringOfTheAgentIsBounded(t *testing.T) {
 			if testing.Short() {
 				found = found[len(found)-1:]
 			}
-			for _, file := range found { // one file for each version
+			for i, file := range found { // one file for each version
 				arc, err := txtar.ParseFile(file)
 				if err != nil {
 					t.Fatal(err)
 				}
 				recordtest.Hostile(t, New(a), section(arc, "in"), event.MaxNote+1, 20)
-				if a.Name == agents[0].Name { // the bounds are the same for all agents
+				if a.Name == agents[0].Name && (i == 0 || os.Getenv("RUNNEL_LONG") != "") { // the bounds are the same for all agents and versions
 					recordtest.Hostile(t, New(a), section(arc, "in"), 5<<20, 1, "sessionId", "title")
 				}
 			}

@@ -44,7 +44,7 @@ func (endless) Read(p []byte) (int, error) {
 
 func TestLinesOfAnySizeAreReadInBoundedMemory(t *testing.T) {
 	entries, _, err := readEntries(t.Context(), io.MultiReader(
-		strings.NewReader(`{"type":"user","uuid":"a","message":{"role":"user","content":"`), filler(300<<20),
+		strings.NewReader(`{"type":"user","uuid":"a","message":{"role":"user","content":"`), filler(maxStoredLine+maxStoredString),
 		strings.NewReader(`"}}`+"\n"+`{"type":"user","uuid":"b","parentUuid":"a","x":[`), filler(maxStoredLine+1),
 		strings.NewReader("]}\n"+`{"type":"user","uuid":"c","parentUuid":"b","message":{"role":"user","content":"hi"}}`+"\n"+`{"type":"us`),
 	), maxStored, nil)
