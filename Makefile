@@ -186,8 +186,9 @@ test: ## run everything that a commit must pass; installs what that needs
 
 # The targets of make test, in the order in which they start. A target that
 # compiles Go starts after test-build, because it embeds what test-build writes.
+# The shortest come last, so that both places end at about the same time.
 TIERS := test-build test-install test-vet:test-build test-ui:test-build:test-install test-race:test-build \
-	test-agents:test-build:test-install test-binary:test-build:test-install test-hostile:test-build \
+	test-agents:test-build:test-install test-hostile:test-build test-binary:test-build:test-install \
 	test-unit:test-build test-binary-tls:test-build:test-install test-gate:test-build
 
 # Builds and installs what the later targets of make test need. Each of those
