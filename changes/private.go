@@ -179,8 +179,12 @@ type setting struct {
 }
 
 // settings returns the settings that apply to the repository. Reading them runs
-// nothing.
+// nothing. It reads them once for consecutive commands that change nothing. Those
+// that such a command gets cannot run anything, even if they are outdated.
 func (g *Git) settings(ctx context.Context, r *repository) ([]setting, error) {
+	if r.settings != nil {
+		return r.settings, nil
+	}
 	out, err := g.run(ctx, r, command{
 		args: []string{"config", "--null", "--includes", "--show-scope", "--show-origin", "--list"}, time: readTime, most: maxSettings,
 		env: []string{"GIT_DIR=" + r.dir},
@@ -197,6 +201,7 @@ func (g *Git) settings(ctx context.Context, r *repository) ([]setting, error) {
 		}
 		list = append(list, setting{key, value, strings.TrimPrefix(fields[i+1], "file:"), fields[i] == "local" || fields[i] == "worktree"})
 	}
+	r.settings = list
 	return list, nil
 }
 

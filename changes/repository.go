@@ -26,6 +26,8 @@ type repository struct {
 	dir    string // git directory of the work tree
 	common string // git directory of the repository, which differs for a linked work tree
 	known  *state // of a closed folder since the last command that reads; nil if it must be inspected
+
+	settings []setting // since the last command that changes something; nil if they must be read
 }
 
 const maxPointer = 8 << 10 // bytes of a .git file

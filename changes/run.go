@@ -47,6 +47,10 @@ func (g *Git) read(ctx context.Context, r *repository, most int, args ...string)
 // within runs git on the repository, in an untrusted folder with a private git
 // directory. A failure of git is an error of the code GIT_FAILED.
 func (g *Git) within(ctx context.Context, r *repository, c command) ([]byte, error) {
+	if !c.reads {
+		r.settings = nil
+		defer func() { r.settings = nil }()
+	}
 	if c.hooks {
 		c.args = append([]string{"--no-pager", "-C", r.root}, c.args...)
 		return g.run(ctx, r, c)

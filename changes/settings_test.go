@@ -1,0 +1,89 @@
+package changes
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// counted replaces git by a script that notes its arguments. The returned
+// function returns how many of them have had this word among their arguments.
+func (rg *rig) counted() (runs func(word string) int) {
+	rg.t.Helper()
+	git, err := exec.LookPath("git")
+	if err != nil {
+		rg.t.Fatal(err)
+	}
+	base := filepath.Dir(rg.folder.Dir)
+	bin, notes := filepath.Join(base, "bin"), filepath.Join(base, "notes")
+	rg.write(notes, "")
+	rg.write(filepath.Join(bin, "git"), fmt.Sprintf("#!/bin/sh\necho \" $* \" >> '%s'\nexec '%s' \"$@\"\n", notes, git))
+	if err := os.Chmod(filepath.Join(bin, "git"), 0o755); err != nil {
+		rg.t.Fatal(err)
+	}
+	env := rg.env()
+	env[0] = "PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH")
+	rg.git = New(env)
+	rg.git.unconfined = true // the script writes its notes outside of the folder
+	return func(word string) int {
+		b, err := os.ReadFile(notes)
+		if err != nil {
+			rg.t.Fatal(err)
+		}
+		return strings.Count(string(b), " "+word+" ")
+	}
+}
+
+func TestStatusReadsTheSettingsOnce(t *testing.T) {
+	t.Parallel()
+	for _, closed := range []bool{false, true} {
+		rg := newRig(t)
+		rg.folder.Closed = closed
+		runs := rg.counted()
+		rg.put("a.txt", "staged\n")
+		rg.run("add", ".")
+		rg.put("a.txt", "changed\n")
+		if st := rg.status(); st.State != StateReady || len(st.Files) != 1 || st.Author != "Ada <ada@example.com>" {
+			t.Errorf("got %+v", st)
+		}
+		if n := runs("--show-origin"); n != 1 {
+			t.Errorf("closed %v: git listed the settings %d times", closed, n)
+		}
+		rg.run("config", "user.name", "Grace")
+		if st := rg.status(); st.Author != "Grace <ada@example.com>" {
+			t.Errorf("closed %v: the next status has the author %q", closed, st.Author)
+		}
+	}
+}
+
+// A command that changes the repository may change the settings, and must not
+// obey outdated ones.
+func TestSettingsAreReadAgainForEachChange(t *testing.T) {
+	t.Parallel()
+	rg := newRig(t)
+	r, st, err := rg.git.open(t.Context(), rg.folder)
+	if err != nil || st.State != StateReady {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	author := func() string {
+		t.Helper()
+		got, err := rg.git.author(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	equal(t, "author", author(), "Ada <ada@example.com>")
+	rg.run("config", "user.name", "Grace")
+	equal(t, "author of the same read", author(), "Ada <ada@example.com>")
+	rg.put("a.txt", "changed\n")
+	if _, err := rg.git.within(t.Context(), r, command{args: []string{"commit", "--quiet", "--all", "--message", "second"}, time: writeTime, most: maxList}); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "author of the commit", rg.run("log", "-1", "--format=%an"), "Grace")
+	rg.run("config", "user.name", "Edsger")
+	equal(t, "author after the commit", author(), "Edsger <ada@example.com>")
+}
