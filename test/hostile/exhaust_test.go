@@ -32,7 +32,7 @@ type exhaust struct {
 }
 
 // exhaustTime is how long the tool tries.
-func exhaustTime() time.Duration { return time.Duration(often(10, 3)) * time.Second }
+func exhaustTime() time.Duration { return time.Duration(often(10, 2)) * time.Second }
 
 // exhausted is the tool's result.
 type exhausted struct {

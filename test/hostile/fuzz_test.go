@@ -27,7 +27,7 @@ import (
 )
 
 // fuzzTime returns how long a fuzzer runs: RUNNEL_FUZZ, or ten minutes with
-// RUNNEL_LONG, or two seconds.
+// RUNNEL_LONG, or one second.
 func fuzzTime(t *testing.T) time.Duration {
 	t.Helper()
 	if s := os.Getenv("RUNNEL_FUZZ"); s != "" {
@@ -40,8 +40,12 @@ func fuzzTime(t *testing.T) time.Duration {
 	if long() {
 		return 10 * time.Minute
 	}
-	return 2 * time.Second
+	return time.Second
 }
+
+// warmUp returns how long a fuzzer that runs for d runs before it measures what
+// the server holds. In this time the server does everything once.
+func warmUp(d time.Duration) time.Duration { return min(max(d, 2*time.Second), 30*time.Second) }
 
 // fuzzSeed returns RUNNEL_FUZZ_SEED, or a new seed. The seed decides what each
 // worker sends, but not the ids in it and not the order of the workers, which

@@ -31,7 +31,7 @@ func TestServerWithstandsFuzzedRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			seed, d := fuzzSeed(t), fuzzTime(t)
 			f := newFuzzer(t, secure)
-			f.run(seed+1<<32, min(d, 30*time.Second), f.request) // a warm-up, so that the server has done everything once
+			f.run(seed+1<<32, warmUp(d), f.request)
 			f.fillRedactor(d)
 			before := f.measure()
 			f.run(seed, d, f.request)

@@ -25,7 +25,7 @@ import (
 func TestServerWithstandsFuzzedWebSockets(t *testing.T) {
 	seed, d := fuzzSeed(t), fuzzTime(t)
 	f := newFuzzer(t, false)
-	f.run(seed+1<<32, min(d, 30*time.Second), f.socket) // a warm-up, so that the server has done everything once
+	f.run(seed+1<<32, warmUp(d), f.socket)
 	f.fillRedactor(d)
 	before := f.measure()
 	f.run(seed, d, f.socket)
