@@ -177,10 +177,8 @@ vet:
 	go vet ./...
 
 .PHONY: test
-# Two targets run at a time. test-vet and test-race need no agents, so they run
-# while npm installs the agents. test-ui and test-hostile wait for most of their
-# time, so they run beside those that compute. With three at a time, half of the
-# processor time was the system's.
+# Three targets run at a time, because most of them also wait. test-vet and
+# test-race need no agents, so they run while npm installs the agents.
 test: ## run everything that a commit must pass; installs what that needs
 	@.ci/tiers $(subst $(eval) ,+,$(strip $(TIERS)))
 
