@@ -29,6 +29,12 @@ func TestProvidersKnowTheStateOfTheirAgents(t *testing.T) {
 		"XDG_CONFIG_HOME": "opencode", "XDG_DATA_HOME": "opencode", "XDG_STATE_HOME": "opencode", "XDG_CACHE_HOME": "opencode",
 	}
 	usual := []string{".config/anthropic", ".local/share/claude", ".local/state/claude", ".cache/copilot", ".claude", ".claude.json", ".codex", ".copilot", ".config/github-copilot", ".gemini", ".qwen", ".opencode", ".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode"}
+	for _, name := range []string{
+		"CLAUDE_CODE_MANAGED_SETTINGS_PATH", "CLAUDE_CODE_PLUGIN_SEED_DIR", "CLAUDE_ENV_FILE", "CODEX_SQLITE_HOME", "GEMINI_CLI_SYSTEM_SETTINGS_PATH",
+		"GEMINI_CLI_TRUSTED_FOLDERS_PATH", "OPENCODE_CONFIG", "QWEN_CODE_SYSTEM_DEFAULTS_PATH", "QWEN_RUNTIME_DIR",
+	} {
+		moved[name] = ""
+	}
 	check := func(paths []string) {
 		t.Helper()
 		for _, name := range usual {

@@ -70,8 +70,12 @@ func (p *Provider) StatePaths() (paths []string) {
 			paths = append(paths, filepath.Join(home, filepath.FromSlash(name)))
 		}
 	}
-	return paths
+	return append(paths, agentconn.NamedPaths(env, obeyed...)...)
 }
+
+// obeyed are the variables that name settings and plugins outside of the
+// agent's folder.
+var obeyed = []string{"CLAUDE_CODE_MANAGED_SETTINGS_PATH", "CLAUDE_CODE_PLUGIN_CACHE_DIR", "CLAUDE_CODE_PLUGIN_SEED_DIR", "CLAUDE_CODE_PLUGIN_DIRS"}
 
 // storedElsewhere reports whether a folder of another project than dir has a
 // conversation with this id, even if dir's own folder has one, too. The agent in

@@ -63,7 +63,7 @@ func (p *Provider) StatePaths() (paths []string) {
 			paths = append(paths, home)
 		}
 	}
-	return paths
+	return append(paths, agentconn.NamedPaths(env, "CODEX_SQLITE_HOME")...)
 }
 
 // Quiet returns the settings by which Codex, in a sandbox, sends nothing about
