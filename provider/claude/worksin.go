@@ -87,16 +87,28 @@ func worksOutside(file, dir string) string {
 }
 
 // worktreeIn returns the path of the worktree in a line of a conversation's file;
-// "" if there is none.
+// "" if there is none. Like the agent, it reads the last of several members with
+// the same name, and none whose name has other capital letters.
 func worktreeIn(line []byte) string {
 	if !bytes.Contains(line, []byte("worktreePath")) && !bytes.Contains(line, []byte(`\u`)) { // which may be part of a name
 		return ""
 	}
-	var record struct {
-		Session struct {
-			Path string `json:"worktreePath"`
-		} `json:"worktreeSession"`
+	if !json.Valid(line) && bytes.Count(line, []byte("["))+bytes.Count(line, []byte("{")) > deepestJSON {
+		return "an unknown directory" // the agent may read deeper values than this package
 	}
-	_ = json.Unmarshal(line, &record) // of another type: none
-	return record.Session.Path
+	var path string
+	_ = json.Unmarshal(member(member(line, "worktreeSession"), "worktreePath"), &path) // of another type: none
+	return path
+}
+
+// deepestJSON is the depth up to which package json reads values.
+const deepestJSON = 10_000
+
+// member returns a member of a JSON object; nil if there is none.
+func member(object json.RawMessage, name string) json.RawMessage {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(object, &members) != nil {
+		return nil
+	}
+	return members[name]
 }

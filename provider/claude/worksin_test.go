@@ -46,6 +46,10 @@ func TestConversationContinuesOnlyInItsFolderAndWorktrees(t *testing.T) {
 		"behind a link":           {outside, "", true},
 		"by a link":               {record(filepath.Join(dir, "link")), "", true},
 		"with escapes":            {strings.ReplaceAll(outside, "worktreePath", `worktreeP\u0061th`), "", true},
+		"another spelling":        {strings.Replace(outside, `"sessionId":"`+id+`"}`+"\n", `"WorktreeSession":{"worktreePath":"`+dir+`"}}`+"\n", 1), "", true},
+		"another spelling within": {strings.Replace(outside, `"sessionId"`, `"worktreepath":"`+dir+`","sessionId"`, 1), "", true},
+		"twice":                   {strings.Replace(inside, `"type"`, `"worktreeSession":{"worktreePath":"`+root+`/other"},"type"`, 1), "", false},
+		"beside deep values":      {strings.Replace(outside, `"type"`, `"x":`+strings.Repeat("[", 10_001)+strings.Repeat("]", 10_001)+`,"type"`, 1), "", true},
 		"in a sandbox":            {outside, runnel.SandboxProject, false},
 	} {
 		file := filepath.Join(config, "projects", slug(dir), id+".jsonl")
