@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/testload"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -189,6 +190,35 @@ func TestSearchHoldsManyItemsOfOneSecond(t *testing.T) {
 		if len(seen) != len(items) {
 			t.Errorf("%+v: %d of %d items", q, len(seen), len(items))
 		}
+	}
+}
+
+// A file can have more items of each second than the second has ids. Then each
+// item gets an id of the first second after all of them.
+func TestSearchAddsItemsBehindManyFullSeconds(t *testing.T) {
+	x := openSearch(t, ownDir(t), "log")
+	const seconds = 3000
+	err := x.write(t.Context(), func(tx *sql.Tx) error {
+		for i := range int64(seconds) { // the last id of each second
+			_, err := tx.ExecContext(t.Context(), "INSERT INTO items (id, at, session, seq, turn, item, kind) VALUES (?, 0, 99, 1, '', '', 'answer')", firstID(searchStart)+(i+1)*perTime-1)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var items []store.SearchItem
+	for i := range 2 * seconds {
+		at := searchStart.Add(time.Duration(i%seconds) * time.Second)
+		items = append(items, store.SearchItem{Item: fmt.Sprint(i), Seq: int64(i + 1), Kind: store.SearchAnswer, Text: "same", At: at})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testload.Room(10*time.Second))
+	defer cancel()
+	if err := x.AddItems(ctx, store.SearchSession{ID: "s"}, 0, int64(len(items)), items...); err != nil {
+		t.Fatal(err)
 	}
 }
 

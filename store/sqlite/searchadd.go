@@ -90,30 +90,41 @@ func millisOf(at time.Time) int64 { return min(max(at.UnixMilli(), 0), maxMS) }
 // firstID returns the lowest id of the items of a second.
 func firstID(at time.Time) int64 { return millisOf(at) / 1000 << idBits }
 
-// maxFull bounds SearchIndex.full.
-const maxFull = 1000
+// maxFull bounds SearchIndex.full. An import fills at most some thousand seconds.
+const maxFull = 1 << 16
 
 // freeID returns an id for an item of a time. It is higher than those of the
 // other items of that second. If they have all ids of the second, it is an id
-// of a later second. x.full has seconds without a free id, each with the second
-// in which freeID last found one, so that a file whose items all have the same
-// time costs no search through all of them for each item.
+// of a later second. x.full has seconds without a free id, each with a later
+// second before which freeID found none, so that a file with many items of the
+// same time, or of each second of an hour, costs no search through all of them
+// for each item.
 func (x *SearchIndex) freeID(ctx context.Context, tx *sql.Tx, at time.Time) (int64, error) {
-	asked := firstID(at)
-	first := max(asked, x.full[asked])
+	first := firstID(at)
+	var full []int64
 	for {
+		if later := x.full[first]; later > first {
+			full, first = append(full, first), later
+			continue
+		}
 		var id int64
 		err := tx.QueryRowContext(ctx, "SELECT coalesce(max(id) + 1, ?1) FROM items WHERE id BETWEEN ?1 AND ?2", first, first+perTime-1).Scan(&id)
 		if err != nil || id < first+perTime {
-			if first > asked {
-				if x.full == nil || len(x.full) >= maxFull {
-					x.full = make(map[int64]int64)
-				}
-				x.full[asked] = first
-			}
+			x.noteFull(full, first)
 			return id, err
 		}
-		first += perTime
+		full, first = append(full, first), first+perTime
+	}
+}
+
+// noteFull notes that there is no free id in the given seconds, and none between
+// them and the second later.
+func (x *SearchIndex) noteFull(full []int64, later int64) {
+	if x.full == nil || len(x.full)+len(full) > maxFull {
+		x.full = make(map[int64]int64)
+	}
+	for _, second := range full[:min(len(full), maxFull)] {
+		x.full[second] = later
 	}
 }
 
