@@ -87,14 +87,31 @@ func newWorld(t *testing.T, user *syscall.Credential, window string) *world {
 		}
 		w.own(d)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	copyFile(t, self, w.agent())
-	w.own(w.agent())
+	w.placeAgent()
 	w.Token = w.runnel("token", "create", "client", "--scope", "read,send,approve", "--data", w.data)
 	return w
+}
+
+// placeAgent links a copy of this test binary, which belongs to the world's user,
+// to the path of the agent's program. All worlds of a user share the copy: writing
+// one for each would take longer than the link.
+func (w *world) placeAgent() {
+	w.t.Helper()
+	shared := filepath.Join(filepath.Dir(program), "agent")
+	if w.user != nil {
+		shared += fmt.Sprint("-", w.user.Uid)
+	}
+	if _, err := os.Stat(shared); err != nil {
+		self, err := os.Executable()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		copyFile(w.t, self, shared)
+		w.own(shared)
+	}
+	if err := os.Link(shared, w.agent()); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // own gives a file to the world's user.
