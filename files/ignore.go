@@ -18,6 +18,7 @@ const (
 	maxRule      = 1000      // bytes of one rule
 	maxRuleFiles = 20        // files whose rules apply to one path
 	maxAllRules  = 2000      // rules that apply to one path
+	maxWork      = 8 << 20   // comparisons of characters for one path by rules with "**", at most. It takes some tens of milliseconds
 )
 
 // rules are the ignore rules of one directory, and those of the directories
@@ -36,6 +37,7 @@ type rule struct {
 	include bool // the rule begins with "!"
 	folders bool // the rule applies only to directories
 	path    bool // the pattern applies to the path from the rule's directory. Otherwise it applies to the name
+	deep    bool // the pattern is compared from each element of the path on
 }
 
 // parseRule returns the rule in a line, or false if there is none.
@@ -53,6 +55,7 @@ func parseRule(line string) (r rule, ok bool) {
 		line += "/*"
 	}
 	r.pattern = literalBraces(line)
+	r.deep = strings.Contains(line, "**")
 	return r, line != "" && doublestar.ValidatePattern(r.pattern)
 }
 
@@ -99,14 +102,21 @@ func (r rule) matches(p string, folder bool) bool {
 }
 
 // ignores reports whether git ignores p, a path in the project whose directory
-// git does not ignore.
+// git does not ignore. It leaves out rules beyond maxWork.
 func (r *rules) ignores(p string, folder bool) bool {
+	work := 0
 	for ; r != nil; r = r.up {
 		from := p
 		if r.dir != "" {
 			from = p[len(r.dir)+1:]
 		}
 		for i := len(r.list) - 1; i >= 0; i-- { // the last rule that matches decides
+			if r.list[i].deep {
+				work += len(r.list[i].pattern) * len(from)
+			}
+			if work > maxWork {
+				return false
+			}
 			if r.list[i].matches(from, folder) {
 				return !r.list[i].include
 			}
@@ -118,11 +128,15 @@ func (r *rules) ignores(p string, folder bool) bool {
 // in returns the rules for the directory dir of the project root, which are
 // those of r and of the .gitignore file in dir.
 func (r *rules) in(root *os.Root, dir string) *rules {
+	return r.with(readRules(root, path.Join(dir, ".gitignore")), dir)
+}
+
+// with returns r with the rules of the directory dir.
+func (r *rules) with(list []rule, dir string) *rules {
 	depth, total := 0, 0
 	if r != nil {
 		depth, total = r.depth, r.total
 	}
-	list := readRules(root, path.Join(dir, ".gitignore"))
 	if len(list) == 0 || depth >= maxRuleFiles || total+len(list) > maxAllRules {
 		return r
 	}
@@ -138,18 +152,26 @@ func projectRules(root *os.Root) *rules {
 	return r.in(root, "")
 }
 
-// rulesOf returns the rules for the directory dir of the project.
+// rulesOf returns the rules for the directory dir of the project. It opens each
+// directory on the way once: a path can have two thousand.
 func rulesOf(root *os.Root, dir string) *rules {
-	r := projectRules(root)
-	if dir == "" {
-		return r
-	}
-	for i, c := range dir {
-		if c == '/' {
-			r = r.in(root, dir[:i])
+	r, at := projectRules(root), root
+	for end := 0; end < len(dir); end++ {
+		name, _, _ := strings.Cut(dir[end:], "/")
+		sub, err := nofollow.OpenDir(at, name)
+		if at != root {
+			_ = at.Close()
 		}
+		if err != nil {
+			return r
+		}
+		at, end = sub, end+len(name)
+		r = r.with(readRules(at, ".gitignore"), dir[:end])
 	}
-	return r.in(root, dir)
+	if at != root {
+		_ = at.Close()
+	}
+	return r
 }
 
 // readRules returns the rules of a file, or none if it cannot be read.

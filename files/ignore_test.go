@@ -144,3 +144,22 @@ func TestSlowRulesDoNotDelayListing(t *testing.T) {
 	}
 	testload.Within(t, "a listing", began, 2*time.Second)
 }
+
+// A rule with "**" is compared from each element of a path on, and each folder of
+// a path can have rules, so long rules and a deep folder would take minutes for a
+// single entry.
+func TestLongRulesDoNotDelayListingOfDeepFolder(t *testing.T) {
+	p := newProject(t)
+	p.service.bounds.first = 50 * time.Millisecond
+	long := "**/" + strings.Repeat("a/", 497) + "b"
+	for i := range maxAllRules / 250 {
+		p.write(t, strings.Repeat("a/", i)+".gitignore", strings.Repeat(long+"\n", 250))
+	}
+	dir := strings.Repeat("a/", 1900)
+	p.write(t, dir+"file", "")
+	began := time.Now()
+	if list, err := p.List(strings.TrimSuffix(dir, "/")); err != nil || len(list.Entries) != 1 {
+		t.Fatalf("%d entries, %v", len(list.Entries), err)
+	}
+	testload.Within(t, "a listing", began, time.Second)
+}
