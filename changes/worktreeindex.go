@@ -67,6 +67,9 @@ func (g *Git) unreported(ctx context.Context, wr *repository) (submodules bool, 
 // reads from left.
 func differs(root *os.Root, path, mode, id string, left *int64) bool {
 	name := filepath.FromSlash(path)
+	if _, err := os.Lstat(filepath.Join(root.Name(), name)); errors.Is(err, fs.ErrNotExist) {
+		return false // as most files of a sparse checkout; root would open each folder on the way
+	}
 	st, err := root.Lstat(name)
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist)
