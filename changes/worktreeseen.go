@@ -4,10 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/runnel-dev/runnel"
 )
@@ -49,18 +50,29 @@ func (g *Git) seenReady(ctx context.Context, r, wr *repository, list listing, st
 	return hex.EncodeToString(sum.Sum(nil)[:16]), nil
 }
 
+// folderCost is what seenFile takes from its budget for each folder on the way to
+// a file, in bytes: each is opened on its own.
+const folderCost = 1 << 10
+
 // seenFile returns what stands for a file of a worktree. It takes the size of a
-// file whose content it reads from left.
+// file whose content it reads, and folderCost, from left.
 func seenFile(root, path string, left *int64) (string, error) {
 	st, err := os.Lstat(filepath.Join(root, filepath.FromSlash(path)))
-	if err != nil || !st.Mode().IsRegular() || st.Size() <= *left {
-		if err == nil && st.Mode().IsRegular() {
-			*left -= st.Size()
-		}
+	cost := int64(strings.Count(path, "/")) * folderCost
+	if err == nil && st.Mode().IsRegular() {
+		cost += st.Size()
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "absent", nil // as seen returns
+	case err != nil:
+		return seen(root, path)
+	case cost <= *left:
+		*left -= cost
 		return seen(root, path)
 	}
 	inode, changed := changeTime(st)
-	return fmt.Sprintf("%d %s %d %s %o", st.Size(), st.ModTime(), inode, changed, st.Mode()&fs.ModePerm), nil
+	return fmt.Sprintf("%d %s %d %s %o", st.Size(), st.ModTime(), inode, changed, st.Mode()), nil
 }
 
 // seenUnready returns [WorktreeStatus.Seen] of a worktree that cannot be

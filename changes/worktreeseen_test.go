@@ -3,8 +3,10 @@ package changes
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/testload"
@@ -95,4 +97,24 @@ func TestSeenOfRemovedFolderStandsForItsBranch(t *testing.T) {
 	s.run("update-ref", "refs/heads/"+s.w.Branch, later)
 	_, err := s.git.RemoveWorktree(t.Context(), s.folder, s.w, LoseWork, before.Seen)
 	expect(t, err, runnel.ChangesOutdated, "has changed since you looked at it")
+}
+
+// Each folder on the way to a file is opened on its own, which takes minutes for
+// many files in a deep folder.
+func TestStateOfWorktreeWithDeepFiles(t *testing.T) {
+	testload.TakesLong(t)
+	t.Parallel()
+	s := newRig(t).add()
+	dir := strings.Repeat("a/", 1500)
+	for i := range 1000 {
+		s.in().put(dir+strconv.Itoa(i), "x")
+	}
+	began := time.Now()
+	st := s.state()
+	equal(t, "files", st.Uncommitted, 1000)
+	testload.Within(t, "the state", began, 10*time.Second)
+	s.in().put(dir+"999", "y")
+	if s.state().Seen == st.Seen {
+		t.Error("a change is not noticed")
+	}
 }
