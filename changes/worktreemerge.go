@@ -83,7 +83,7 @@ func (g *Git) MergeWorktree(ctx context.Context, project Folder, w Worktree, mes
 			return m, err
 		}
 	}
-	_, err = g.within(ctx, r, command{args: []string{"merge", "--quiet", "--ff-only", "--no-autostash", m.Commit}, time: checkTime, most: maxList})
+	_, err = g.within(ctx, r, command{args: []string{"merge", "--quiet", "--ff-only", "--no-autostash", "--no-overwrite-ignore", m.Commit}, time: checkTime, most: maxList})
 	return m, err
 }
 
