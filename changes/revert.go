@@ -67,6 +67,9 @@ func (g *Git) revertible(ctx context.Context, r *repository, path string) (Chang
 	case e.Submodule:
 		return e, failed("This is another repository within the folder: " + path + ". Revert it in a terminal.")
 	}
+	if st, err := os.Lstat(filepath.Join(r.folder.Dir, filepath.FromSlash(path))); err == nil && st.IsDir() {
+		return e, failed("A folder has the name " + path + " now, which the revert would remove with all its files. Move it away, then revert.")
+	}
 	if e.Staged == event.ChangeMove && e.From != "" { // the revert writes this file, too
 		if _, err := os.Lstat(filepath.Join(r.folder.Dir, filepath.FromSlash(e.From))); !errors.Is(err, os.ErrNotExist) {
 			return e, failed("The file was moved from " + e.From + ", and another file has this name now, which the revert would replace. Move it away, then revert.")
