@@ -15,26 +15,18 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// around replaces git by a script that runs shell commands before and after
-// each git that reads the status or a diff. They run in the git directory, and
-// $n is the number of that run.
-func (rg *rig) around(before, after string) (runs func() int) {
+// replaceGit replaces git by a shell script. The caller gets the path of git and
+// of an empty file for notes, and returns the script.
+func (rg *rig) replaceGit(script func(git, notes string) string) (notes string) {
 	rg.t.Helper()
 	git, err := exec.LookPath("git")
 	if err != nil {
 		rg.t.Fatal(err)
 	}
 	base := filepath.Dir(rg.folder.Dir)
-	bin, count := filepath.Join(base, "bin"), filepath.Join(base, "count")
-	rg.write(count, "")
-	rg.write(filepath.Join(bin, "git"), fmt.Sprintf(`#!/bin/sh
-case " $* " in *" status "*|*" diff "*) ;; *) exec '%[1]s' "$@" ;; esac
-echo >> '%[2]s'; n=$(wc -l < '%[2]s')
-(cd '%[3]s/.git' && %[4]s)
-'%[1]s' "$@"; code=$?
-(cd '%[3]s'; %[5]s)
-exit $code
-`, git, count, rg.folder.Dir, before, after))
+	bin, notes := filepath.Join(base, "bin"), filepath.Join(base, "notes")
+	rg.write(notes, "")
+	rg.write(filepath.Join(bin, "git"), script(git, notes))
 	if err := os.Chmod(filepath.Join(bin, "git"), 0o755); err != nil {
 		rg.t.Fatal(err)
 	}
@@ -42,6 +34,24 @@ exit $code
 	env[0] = "PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH")
 	rg.git = New(env)
 	rg.git.unconfined = true // the script works outside of the folder, as an agent at the same time could
+	return notes
+}
+
+// around replaces git by a script that runs shell commands before and after
+// each git that reads the status or a diff. They run in the git directory, and
+// $n is the number of that run.
+func (rg *rig) around(before, after string) (runs func() int) {
+	rg.t.Helper()
+	count := rg.replaceGit(func(git, notes string) string {
+		return fmt.Sprintf(`#!/bin/sh
+case " $* " in *" status "*|*" diff "*) ;; *) exec '%[1]s' "$@" ;; esac
+echo >> '%[2]s'; n=$(wc -l < '%[2]s')
+(cd '%[3]s/.git' && %[4]s)
+'%[1]s' "$@"; code=$?
+(cd '%[3]s'; %[5]s)
+exit $code
+`, git, notes, rg.folder.Dir, before, after)
+	})
 	return func() int {
 		b, err := os.ReadFile(count)
 		if err != nil {

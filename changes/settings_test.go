@@ -3,31 +3,17 @@ package changes
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 )
 
 // counted replaces git by a script that notes its arguments. The returned
-// function returns how many of them have had this word among their arguments.
+// function returns how many runs have had this word among their arguments.
 func (rg *rig) counted() (runs func(word string) int) {
 	rg.t.Helper()
-	git, err := exec.LookPath("git")
-	if err != nil {
-		rg.t.Fatal(err)
-	}
-	base := filepath.Dir(rg.folder.Dir)
-	bin, notes := filepath.Join(base, "bin"), filepath.Join(base, "notes")
-	rg.write(notes, "")
-	rg.write(filepath.Join(bin, "git"), fmt.Sprintf("#!/bin/sh\necho \" $* \" >> '%s'\nexec '%s' \"$@\"\n", notes, git))
-	if err := os.Chmod(filepath.Join(bin, "git"), 0o755); err != nil {
-		rg.t.Fatal(err)
-	}
-	env := rg.env()
-	env[0] = "PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH")
-	rg.git = New(env)
-	rg.git.unconfined = true // the script writes its notes outside of the folder
+	notes := rg.replaceGit(func(git, notes string) string {
+		return fmt.Sprintf("#!/bin/sh\necho \" $* \" >> '%s'\nexec '%s' \"$@\"\n", notes, git)
+	})
 	return func(word string) int {
 		b, err := os.ReadFile(notes)
 		if err != nil {
