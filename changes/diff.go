@@ -249,6 +249,8 @@ func seen(dir, path string) (string, error) {
 			return "", failed("The file cannot be read: "+path+".", err)
 		}
 		fmt.Fprintf(sum, "\x00%t", st.Mode()&0o111 != 0)
+	case replacedFolder(dir, path) != "":
+		return "absent", nil // as for git
 	default:
 		st, err := root.Lstat(name)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, os.ErrNotExist) {

@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -66,6 +67,9 @@ func (g *Git) revertible(ctx context.Context, r *repository, path string) (Chang
 		return e, failed("A " + r.operation() + " is not finished. Finish or abort it in a terminal, then revert.")
 	case e.Submodule:
 		return e, failed("This is another repository within the folder: " + path + ". Revert it in a terminal.")
+	}
+	if in := cmp.Or(replacedFolder(r.folder.Dir, path), replacedFolder(r.folder.Dir, e.From)); in != "" {
+		return e, failed("Something else has the name of the folder " + in + " now, which the revert would replace. Move it away, then revert.")
 	}
 	if st, err := os.Lstat(filepath.Join(r.folder.Dir, filepath.FromSlash(path))); err == nil && st.IsDir() {
 		return e, failed("A folder has the name " + path + " now, which the revert would remove with all its files. Move it away, then revert.")

@@ -140,7 +140,7 @@ func (g *Git) commitAll(ctx context.Context, wr *repository, message string) (st
 			all = append(all, f.From)
 		}
 	}
-	if len(all) > 0 { // for the command, see Stage
+	if all = withoutReplaced(wr.root, all); len(all) > 0 { // for the command, see Stage
 		c := command{args: []string{"update-index", "--add", "--remove", "--replace", "-z", "--stdin"}, stdin: []byte(strings.Join(all, "\x00") + "\x00"), time: checkTime, most: maxList}
 		if _, err := g.within(ctx, wr, c); err != nil {
 			return "", err

@@ -63,6 +63,9 @@ func (g *Git) Stage(ctx context.Context, f Folder, files []Choice, staged bool) 
 	}
 	// These commands do not look into submodules. git add and git rm would run
 	// git with the settings of the submodule itself.
+	if staged {
+		paths = withoutReplaced(f.Dir, paths)
+	}
 	c := command{stdin: []byte(strings.Join(r.paths(paths), "\x00") + "\x00"), time: writeTime, most: maxList}
 	switch {
 	case staged:
