@@ -48,7 +48,7 @@ func (g *Git) unreported(ctx context.Context, wr *repository) (submodules bool, 
 		if len(f) != 4 {
 			continue
 		}
-		if f[1] == "160000" {
+		if f[1] == submoduleMode {
 			files, err := os.ReadDir(filepath.Join(wr.root, filepath.FromSlash(path)))
 			submodules = submodules || err == nil && len(files) > 0
 			continue

@@ -1,0 +1,71 @@
+package changes
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// submoduleMode is the mode that git gives to a submodule.
+const submoduleMode = "160000"
+
+// keepsSubmodules fails if the move of the project's branch to a commit would
+// remove the files of a submodule. Git removes the folder of a submodule, which
+// may contain its whole repository, without a check of the files in it when the
+// commit has a file or a link in place of the folder or of one around it.
+func (g *Git) keepsSubmodules(ctx context.Context, r *repository, w Worktree, commit string) error {
+	tooMany := failed("The repository has too many files to check that the merge keeps its submodules. Merge in a terminal: git merge " + w.Branch + ".")
+	out, err := g.read(ctx, r, maxIndex, "ls-files", "--stage", "-z")
+	if errors.Is(err, errCut) {
+		return tooMany
+	}
+	if err != nil {
+		return err
+	}
+	var submodules []string
+	for entry := range strings.SplitSeq(string(out), "\x00") {
+		meta, path, _ := strings.Cut(entry, "\t")
+		if strings.HasPrefix(meta, submoduleMode+" ") && hasFiles(filepath.Join(r.root, filepath.FromSlash(path))) {
+			submodules = append(submodules, path)
+		}
+	}
+	if len(submodules) == 0 {
+		return nil
+	}
+	out, err = g.read(ctx, r, maxIndex, "diff", "--raw", "--no-renames", "--diff-filter=AMT", "-z", "--no-ext-diff", "--no-textconv", "HEAD", commit)
+	if errors.Is(err, errCut) {
+		return tooMany
+	}
+	if err != nil {
+		return err
+	}
+	files := make(map[string]bool) // those that the merge writes
+	records := strings.Split(string(out), "\x00")
+	for i := 0; i+1 < len(records); i += 2 {
+		if f := strings.Fields(records[i]); len(f) > 1 && f[1] != submoduleMode { // the modes before and after the merge
+			files[records[i+1]] = true
+		}
+	}
+	var lost []string
+	for _, s := range submodules {
+		for path := s; path != "."; path = filepath.ToSlash(filepath.Dir(path)) {
+			if files[path] {
+				lost = append(lost, s)
+				break
+			}
+		}
+	}
+	if len(lost) > 0 {
+		return failed("The merge replaces submodules whose folders have files, which would be removed: " + names(lost, 0) + ". Move the files away, then merge.")
+	}
+	return nil
+}
+
+// hasFiles reports whether the folder of a submodule contains something, or is
+// no folder.
+func hasFiles(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return len(entries) > 0 || err != nil && !errors.Is(err, os.ErrNotExist)
+}
