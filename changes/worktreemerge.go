@@ -45,6 +45,9 @@ func (g *Git) MergeWorktree(ctx context.Context, project Folder, w Worktree, mes
 		return Merged{}, err
 	}
 	r, wr, err := g.pair(ctx, project, w)
+	if err == nil { // seen stands for no commit and no file unless this succeeds
+		err = g.examine(ctx, r, wr, &WorktreeStatus{Worktree: w})
+	}
 	if err != nil {
 		return Merged{}, err
 	}

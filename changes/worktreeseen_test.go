@@ -118,3 +118,23 @@ func TestStateOfWorktreeWithDeepFiles(t *testing.T) {
 		t.Error("a change is not noticed")
 	}
 }
+
+// The state of a worktree that cannot be examined does not stand for its
+// commits and files, so nobody has seen what a merge would add.
+func TestMergeOfWorktreeThatCannotBeExaminedFails(t *testing.T) {
+	t.Parallel()
+	rg := newRig(t)
+	s := rg.add()
+	in := s.in()
+	in.put("new.txt", "agent\n")
+	in.run("add", ".")
+	in.run("commit", "--quiet", "--message", "agent")
+	rg.replaceGit(func(git, _ string) string {
+		return "#!/bin/sh\ncase \" $* \" in *\" for-each-ref \"*) exit 1 ;; esac\nexec '" + git + "' \"$@\"\n"
+	})
+	st := s.state()
+	equal(t, "state", st.State, WorktreeRefused)
+	_, err := s.git.MergeWorktree(t.Context(), s.folder, s.w, "", st.Seen)
+	expect(t, err, runnel.GitFailed, "git failed")
+	equal(t, "last commit", rg.run("rev-parse", "HEAD"), s.w.Base)
+}
