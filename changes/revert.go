@@ -90,9 +90,16 @@ func (g *Git) keep(ctx context.Context, r *repository, path string) (string, err
 		return "", runnel.Fail(runnel.WorkingRootInaccessible, "the session's folder cannot be opened", err)
 	}
 	defer root.Close()
-	file, err := nofollow.Open(root, filepath.FromSlash(path))
+	name := filepath.FromSlash(path)
+	file, err := nofollow.Open(root, name)
 	if err != nil {
-		return "", nil //nolint:nilerr // a file that is absent or a link has no content to keep
+		switch st, absent := root.Lstat(name); {
+		case errors.Is(absent, fs.ErrNotExist):
+			return "", nil
+		case absent != nil || st.Mode().IsRegular(): // such as the file of another user
+			return "", failed("The file cannot be read, so its content cannot be kept: "+path+". Revert it in a terminal.", err)
+		}
+		return "", nil //nolint:nilerr // a link has no content to keep
 	}
 	defer file.Close()
 	b, err := io.ReadAll(io.LimitReader(file, maxKept+1))
