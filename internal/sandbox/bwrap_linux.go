@@ -48,6 +48,7 @@ func (b Box) Command() (path string, args, env []string, err error) {
 	if err != nil {
 		return "", nil, nil, err
 	}
+	m.hideSockets()
 	pins, err := m.pins()
 	if err != nil {
 		return "", nil, nil, err

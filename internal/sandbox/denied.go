@@ -5,8 +5,10 @@ import (
 	"slices"
 )
 
-// readableSystem are directories of the system that every sandbox shows.
-var readableSystem = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/etc"}
+// readableSystem are directories of the system that every sandbox shows. The
+// rest of /nix has the sockets of the daemons of Nix, which run programs outside
+// of the sandbox, for some users as root.
+var readableSystem = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/nix/var/nix/profiles", "/etc"}
 
 // A Suggester finds allowances for paths that a sandbox denied. It is for one
 // goroutine and for a short time: the file system may change.

@@ -99,7 +99,7 @@ func (m *mounts) args() (out []string) {
 
 // system adds the programs and settings of the system.
 func (m *mounts) system() {
-	for _, root := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/etc"} {
+	for _, root := range readableSystem {
 		info, err := os.Lstat(root)
 		switch {
 		case err != nil:

@@ -36,6 +36,10 @@ func TestMain(m *testing.M) {
 		mountAndCheck(os.Args[2:])
 		os.Exit(0)
 	}
+	if len(os.Args) > 1 && os.Args[1] == nixRole {
+		printNix(os.Args[2], os.Args[3], os.Args[4])
+		os.Exit(0)
+	}
 	if len(os.Args) > 1 && os.Args[1] == socketRole {
 		printSockets()
 		os.Exit(0)
