@@ -18,6 +18,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -312,18 +313,27 @@ func (r *rig) attached() (out []string) {
 	return out
 }
 
+// waitingImage decodes the images of the format "waiting".
+var waitingImage atomic.Pointer[func() image.Image]
+
+// A format stays registered, so it is registered once for all runs of the tests.
+func init() {
+	size := image.Config{Width: maxSide + 1, Height: 1, ColorModel: color.NRGBAModel}
+	image.RegisterFormat("waiting", "waiting image",
+		func(io.Reader) (image.Image, error) { return (*waitingImage.Load())(), nil },
+		func(io.Reader) (image.Config, error) { return size, nil })
+}
+
 // Every session may send an image at the same time, and a decoded image takes
 // much memory.
 func TestOneImageIsDecodedAtATime(t *testing.T) {
 	entered, leave := make(chan struct{}, 2), make(chan struct{})
-	size := image.Config{Width: maxSide + 1, Height: 1, ColorModel: color.NRGBAModel}
-	image.RegisterFormat("waiting", "waiting image",
-		func(io.Reader) (image.Image, error) {
-			entered <- struct{}{}
-			<-leave
-			return picture(size.Width, size.Height), nil
-		},
-		func(io.Reader) (image.Config, error) { return size, nil })
+	decode := func() image.Image {
+		entered <- struct{}{}
+		<-leave
+		return picture(maxSide+1, 1)
+	}
+	waitingImage.Store(&decode)
 	in := runnel.Input{Attachments: []runnel.Attachment{{Name: "p", MediaType: "image/png", Data: []byte("waiting image")}}}
 	first := make(chan error, 1)
 	go func() {
