@@ -168,12 +168,16 @@ UNRACED_IN := ./httpapi ./internal/proc ./internal/supervisor
 CONCURRENT = ./httpapi $(shell go list ./... | grep -vxF "$$(go list $(DRIVERS) $(BINARY) $(SEQUENTIAL) $(PARTLY) $(TWICE))")
 
 .PHONY: check
-check: vet $(SUPERVISOR) ## the quick tests: no Node, network, real agents or race detector; run it first
-	@.ci/gotest -short -p 4 -- ./...
+# go test also runs vet, which takes the processor while tests wait.
+check: formatted $(SUPERVISOR) ## the quick tests: no Node, network, real agents or race detector; run it first
+	@.ci/gotest -vet=all -short -p 4 -- ./...
+
+.PHONY: formatted
+formatted:
+	gofmt -l $$(git ls-files '*.go') | awk '{print "not formatted: " $$0; bad=1} END {exit bad}'
 
 .PHONY: vet
-vet:
-	gofmt -l $$(git ls-files '*.go') | awk '{print "not formatted: " $$0; bad=1} END {exit bad}'
+vet: formatted
 	go vet ./...
 
 .PHONY: test
