@@ -18,6 +18,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // provider implements the methods that every agent supports.
@@ -245,6 +246,12 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	env, err := p.envWithKey(p.environ(os.Environ(), opt), b, opt)
 	if err != nil {
 		return nil, err
+	}
+	if f := p.agent.quirks().startup.linkInState; f != nil && !opt.Sandbox.IsOn() {
+		if at := f(env); at != "" {
+			return nil, runnel.Fail(runnel.SessionCreateFailed, text.OneLine(at, 500)+" is a link, and "+p.DisplayName()+" would read and write without asking where it leads. "+
+				"If you did not create the link, something else did, such as an agent in a sandbox. Remove it")
+		}
 	}
 	if f := p.agent.quirks().startup.pinGit; f != nil && !opt.Trusted {
 		env = f(env, agentconn.GitPins(ctx, env, opt))

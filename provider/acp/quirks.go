@@ -60,6 +60,10 @@ type startupQuirks struct {
 	// waitResumable waits until the agent can resume a conversation without
 	// losing its contents.
 	waitResumable func(ctx context.Context, env []string, session string) error
+	// linkInState returns the path of a link in the agent's state that lets the
+	// agent work elsewhere without asking; "" if there is none. An agent in a
+	// sandbox can create such links.
+	linkInState func(env []string) string
 	// keyLogin is the login type under which the agent uses the API key in its
 	// environment. The agent ignores the key if its settings select another
 	// one.

@@ -3,6 +3,7 @@ package acp
 import (
 	"context"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -28,6 +29,7 @@ func gemini() *quirks {
 			},
 			bypass:        []setting{{"mode", "yolo"}},
 			waitResumable: geminiWaitResumable,
+			linkInState:   geminiLink,
 			environ:       geminiTrust,
 
 			keyLogin: "gemini-api-key", settingsFile: inHome(".gemini", "settings.json"),
@@ -107,6 +109,29 @@ func geminiStored(env []string) string {
 		}
 	}
 	return dir
+}
+
+// geminiLink returns the path of a link in the folders that the agent has for
+// directories. The agent (0.61.0) reads all files in such a folder without
+// asking, wherever the folder is, and writes plans there.
+func geminiLink(env []string) string {
+	all := geminiStored(env)
+	folders, _ := os.ReadDir(all) // the agent cannot follow what cannot be read
+	for _, folder := range folders {
+		if folder.Type()&fs.ModeSymlink != 0 {
+			return filepath.Join(all, folder.Name())
+		}
+		if !folder.IsDir() {
+			continue
+		}
+		entries, _ := os.ReadDir(filepath.Join(all, folder.Name()))
+		for _, e := range entries {
+			if e.Type()&fs.ModeSymlink != 0 {
+				return filepath.Join(all, folder.Name(), e.Name())
+			}
+		}
+	}
+	return ""
 }
 
 // geminiLine reads a line of a stored conversation. Threads of subagents have
