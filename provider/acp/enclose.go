@@ -34,8 +34,11 @@ var enclosures = map[string]func(home string, xdg func(variable, usual string) s
 	},
 	"qwen": func(home string, _ func(string, string) string, project string) agentconn.Enclosure { // 0.24.4
 		own := filepath.Join(home, ".qwen")
+		// The other folders of the project have agents that work in the background,
+		// each with the mode in which the next session continues it, and scripts.
+		kept := filepath.Join(own, "projects", notAlphanumeric.ReplaceAllString(project, "-"))
 		return agentconn.Enclosure{
-			State: below(own, filepath.Join("projects", notAlphanumeric.ReplaceAllString(project, "-")), filepath.Join("tmp", digest(project))), Logins: below(own, "oauth_creds.json"),
+			State: append(below(kept, "chats", "memory"), filepath.Join(own, "tmp", digest(project))), Logins: below(own, "oauth_creds.json"),
 			Read:    below(own, "settings.json", "trustedFolders.json", "QWEN.md", "extensions", "commands", "skills", "agents"),
 			Private: []string{own},
 			Hosts:   []string{"portal.qwen.ai", "chat.qwen.ai", "dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com"},

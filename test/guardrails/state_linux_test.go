@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -26,7 +27,12 @@ func (w *world) plants() []string {
 		return []string{filepath.Join(w.home.Codex, "hooks.json"), filepath.Join(w.home.Codex, "shell_snapshots", "planted")}
 	case "gemini", "qwen": // settings of git, and programs that the agent has downloaded
 		own := filepath.Join(home, "."+w.agent.Name)
-		return []string{filepath.Join(own, "history", "p", ".git", "config"), filepath.Join(own, "tmp", "bin", "rg"), filepath.Join(own, "bin", "rg")}
+		plants := []string{filepath.Join(own, "history", "p", ".git", "config"), filepath.Join(own, "tmp", "bin", "rg"), filepath.Join(own, "bin", "rg")}
+		if w.agent.Name == "qwen" { // agents that a later session continues in the mode that their file names, and scripts
+			project := filepath.Join(own, "projects", regexp.MustCompile("[^a-zA-Z0-9]").ReplaceAllString(w.home.Project, "-"))
+			plants = append(plants, filepath.Join(project, "subagents", "s", "agent-planted.meta.json"), filepath.Join(project, "workflows", "generated", "planted.js"))
+		}
+		return plants
 	case "opencode": // a login can name a server with further settings; so can a row of the database
 		own := filepath.Join(home, ".local", "share", "opencode")
 		return []string{
@@ -90,7 +96,7 @@ func TestToolInSandboxPlantsNothingInTheAgentsFolders(t *testing.T) {
 				t.Errorf("%s is now %.200q", path, text)
 			}
 		}
-	}, "claude-code", "codex", "gemini", "opencode")
+	}, "claude-code", "codex", "gemini", "qwen", "opencode")
 }
 
 // TestToolInSandboxRunsNothingInAnotherSession changes, as a tool in a sandbox,
