@@ -43,7 +43,7 @@ type (
 		OldMode string           `json:"oldMode,omitempty" doc:"Mode of the file before the change, as git writes it. Absent if the mode stays the same."`
 		NewMode string           `json:"newMode,omitempty" doc:"Mode of the file after the change."`
 		Seen    string           `json:"seen,omitempty" doc:"Stands for the current content of the file. A request with this value fails if the file has changed since."`
-		Place   filediff.Place   `json:"place,omitempty" doc:"How the line numbers of an intended change were found. agent: the agent reported them. found: the file has the old text once, or every occurrence is replaced. whole: the change concerns the whole file. several: the file has the old text more than once. missing: the file does not have the old text. unknown: the server did not read the file. With several, missing and unknown, the hunks are those that the agent reported."`
+		Place   filediff.Place   `json:"place,omitempty" doc:"How the line numbers of an intended change were found. agent: the agent reported them. found: the file has the old text once, or every occurrence is replaced. whole: the change concerns the whole file. several: the file has the old text more than once. missing: the file does not have the old text. unknown: the server did not read the file, or there is too much to search. With several, missing and unknown, the hunks are those that the agent reported."`
 		Lines   []int            `json:"lines,omitempty" doc:"Numbers of the lines where the old text begins, if place is several; at most 20."`
 		Problem string           `json:"problem,omitempty" doc:"Why the server did not read the file."`
 	}

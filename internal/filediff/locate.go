@@ -17,11 +17,15 @@ const (
 	PlaceWhole   Place = "whole"   // the change replaces or removes the whole file, or creates it
 	PlaceSeveral Place = "several" // the file has the old text more than once
 	PlaceMissing Place = "missing" // the file does not have the old text
-	PlaceUnknown Place = "unknown" // the file was not read, or the agent did not report the change
+	PlaceUnknown Place = "unknown" // the file was not read or is too long to search, or the agent did not report the change
 )
 
 // maxPlaces is the maximum number of places in [Located.Lines].
 const maxPlaces = 20
+
+// maxCompared bounds the lines that are compared to find the places of the hunks
+// of one change. It takes some tenths of a second.
+const maxCompared = 20_000_000
 
 // Located is a change that an agent intends to make, with the place that it has
 // in the file as the file is now.
@@ -122,11 +126,16 @@ func locateHunks(out Located, text string, context int) Located {
 	lines := Split(text)
 	hunks := slices.Clone(out.Hunks)
 	out.Place = PlaceAgent
+	compared := 0
 	for i, h := range hunks {
 		if placed(h) {
 			continue
 		}
 		old := oldLines(h)
+		if compared += len(lines) + len(old); compared > maxCompared {
+			out.Place = PlaceUnknown
+			return out
+		}
 		at := places(lines, old)
 		switch {
 		case len(at) == 0:
@@ -159,14 +168,33 @@ func oldLines(h event.Hunk) (out []string) {
 	return out
 }
 
-// places returns the numbers of the lines where part begins in lines.
+// places returns the numbers of the lines where part begins in lines; at most one
+// more than maxPlaces. It compares each line about twice (Knuth, Morris and
+// Pratt), because agents write both.
 func places(lines, part []string) (out []int) {
-	if len(part) == 0 {
+	if len(part) == 0 || len(part) > len(lines) {
 		return nil
 	}
-	for i := 0; i+len(part) <= len(lines) && len(out) <= maxPlaces; i++ {
-		if lines[i] == part[0] && slices.Equal(lines[i:i+len(part)], part) {
-			out = append(out, i+1)
+	borders := make([]int, len(part)) // for each beginning of part: the length of the longest shorter one with which it ends
+	n := 0
+	match := func(line string) {
+		for n > 0 && (n == len(part) || part[n] != line) {
+			n = borders[n-1]
+		}
+		if part[n] == line {
+			n++
+		}
+	}
+	for i, line := range part[1:] {
+		match(line)
+		borders[i+1] = n
+	}
+	n = 0
+	for i, line := range lines {
+		if match(line); n == len(part) {
+			if out = append(out, i+2-n); len(out) > maxPlaces {
+				break
+			}
 		}
 	}
 	return out

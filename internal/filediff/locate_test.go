@@ -5,10 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 func TestLocate(t *testing.T) {
@@ -104,4 +106,54 @@ func TestUnchangedLinesAreCheap(t *testing.T) {
 	if n := testing.AllocsPerRun(1, func() { Hunks("a\n"+before, "b\n"+before, 3) }); n > 500 {
 		t.Errorf("%.0f allocations", n)
 	}
+}
+
+// An agent chooses the file and the hunks.
+func TestPlacesOfManyLinesAreFoundSoon(t *testing.T) {
+	var repeated, unique, hunk strings.Builder
+	for i := range 100_000 {
+		repeated.WriteString("a\n")
+		fmt.Fprintf(&unique, "%d\n", i)
+	}
+	one := event.Hunk{}
+	for range 40_000 {
+		one.Lines = append(one.Lines, " a")
+	}
+	one.Lines = append(one.Lines, " c")
+	many := make([]event.Hunk, 50_000)
+	for i := range many {
+		hunk.Reset()
+		fmt.Fprintf(&hunk, "-%d", 50_000+i)
+		many[i].Lines = []string{hunk.String()}
+	}
+	for name, c := range map[string]struct {
+		text  string
+		hunks []event.Hunk
+		want  Place
+	}{
+		"a hunk that almost begins at every line": {repeated.String(), []event.Hunk{one}, PlaceMissing},
+		"many hunks": {unique.String(), many, PlaceUnknown},
+	} {
+		began := time.Now()
+		if got := Locate(event.Change{Path: "a", Kind: event.ChangeUpdate, Hunks: c.hunks}, &c.text, 3); got.Place != c.want {
+			t.Errorf("%s: %s, want %s", name, got.Place, c.want)
+		}
+		testload.Within(t, name, began, 2*time.Second)
+	}
+}
+
+func TestPlacesOfLinesAreThoseOfASearch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ab := rapid.SampledFrom([]string{"a", "b"})
+		lines, part := rapid.SliceOfN(ab, 0, 20).Draw(t, "lines"), rapid.SliceOfN(ab, 1, 5).Draw(t, "part")
+		var want []int
+		for i := 0; i+len(part) <= len(lines); i++ {
+			if slices.Equal(lines[i:i+len(part)], part) {
+				want = append(want, i+1)
+			}
+		}
+		if got := places(lines, part); !slices.Equal(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	})
 }
