@@ -96,6 +96,10 @@ func (c Changes) Net(ctx context.Context, ref, turn string) (*filediff.Net, erro
 	defer cancel()
 	net, known := filediff.NewNet(st.WorkDir()), turn == ""
 	for ev, err := range c.g.cfg.Log.Read(within, st.SessionID, 0) {
+		if err == nil && (turn == "" || ev.Turn == turn) {
+			known = true
+			err = combine(within, net, changesIn(ev.Body), own)
+		}
 		if err != nil && ctx.Err() == nil && within.Err() != nil {
 			return nil, runnel.Fail(runnel.Timeout, "the session is too long to read its changes in 10 seconds; ask for the changes of one turn", err)
 		}
@@ -105,12 +109,6 @@ func (c Changes) Net(ctx context.Context, ref, turn string) (*filediff.Net, erro
 		if turn != "" && ev.Turn != turn {
 			continue
 		}
-		known = true
-		for _, ch := range changesIn(ev.Body) {
-			if !own[ch.Path] {
-				net.Add(ch)
-			}
-		}
 		if turn != "" && event.Ends(ev.Body) {
 			break
 		}
@@ -119,6 +117,20 @@ func (c Changes) Net(ctx context.Context, ref, turn string) (*filediff.Net, erro
 		return nil, runnel.Fail(runnel.InvalidRequest, "turn: the session has no turn with this id")
 	}
 	return net, nil
+}
+
+// combine adds changes to net, except for those of the files in own. One event
+// has up to a thousand changes, each of which can take some tenths of a second.
+func combine(ctx context.Context, net *filediff.Net, list []event.Change, own map[string]bool) error {
+	for _, ch := range list {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if !own[ch.Path] {
+			net.Add(ch)
+		}
+	}
+	return nil
 }
 
 // changesIn returns the changes that a successful call made.

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,5 +60,21 @@ func TestIntendedChangesAreBoundedTogether(t *testing.T) {
 		if len(all) != len(list) || n != want {
 			t.Errorf("with %d lines of context: located %d of %d changes, want %d", context, n, len(all), want)
 		}
+	}
+}
+
+// A thousand changes of a long file in one event take minutes.
+func TestCombiningEndsWithTheRequest(t *testing.T) {
+	text := strings.Repeat("a\n", 1000)
+	list := []event.Change{{Path: "a.txt", Kind: event.ChangeCreate, NewText: &text}}
+	ctx, cancel := context.WithCancel(t.Context())
+	net := filediff.NewNet(t.TempDir())
+	if err := combine(ctx, net, list, nil); err != nil || len(net.Files(3)) != 1 {
+		t.Errorf("got %v and %d files", err, len(net.Files(3)))
+	}
+	cancel()
+	net = filediff.NewNet(t.TempDir())
+	if err := combine(ctx, net, list, nil); !errors.Is(err, context.Canceled) || len(net.Files(3)) != 0 {
+		t.Errorf("after the end of the request: got %v and %d files", err, len(net.Files(3)))
 	}
 }
