@@ -16,6 +16,10 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
+// unknownDir stands for the directory in a file that the agent may read
+// differently.
+const unknownDir = "an unknown directory"
+
 // longestRecord bounds a line of a conversation's file that checkWorkDir can read,
 // in bytes. The longest ones have images.
 const longestRecord = 64 << 20
@@ -23,9 +27,10 @@ const longestRecord = 64 << 20
 // checkWorkDir fails if Claude Code would continue a conversation in a directory
 // outside of the session's folder and of the worktrees that it makes in its
 // repository. The agent (2.1.330) changes to the last worktree that the
-// conversation's file names, and then reads there without asking. An agent in a
-// sandbox can write the files of all conversations of its project, also of those
-// that continue outside of a sandbox.
+// conversation's file names, and then reads there without asking. It continues a
+// subagent of the conversation in the worktree that the subagent's file names. An
+// agent in a sandbox can write the files of all conversations of its project,
+// also of those that continue outside of a sandbox.
 func checkWorkDir(env []string, opt runnel.Options) error {
 	home := configDir(env)
 	if opt.Resume == "" || opt.Sandbox.IsOn() || home == "" {
@@ -40,24 +45,32 @@ func checkWorkDir(env []string, opt runnel.Options) error {
 	if dir == "" {
 		dir, _ = os.Getwd() // Start fails without it
 	}
+	own := ownDirs(dir)
 	for _, name := range inFolders(root, opt.Resume+".jsonl") {
-		if at := worksOutside(filepath.Join(home, "projects", filepath.FromSlash(name)), dir); at != "" {
-			return runnel.Fail(runnel.WorkingRootConflict, "the conversation's file "+filepath.Join(home, "projects", name)+" lets the agent work in "+text.OneLine(at, 300)+
-				", which is neither in this session's folder nor in .claude/worktrees of its repository. If you made no worktree there, something else wrote that, such as an agent in a sandbox. Create a new session")
+		file := filepath.Join(home, "projects", filepath.FromSlash(name))
+		if at := worksOutside(file, own); at != "" {
+			return worksElsewhere("the conversation's file "+file, at)
+		}
+	}
+	for _, name := range inFolders(root, opt.Resume) {
+		folder := filepath.Join(home, "projects", filepath.FromSlash(name))
+		if file, at := subagentOutside(folder, own); at != "" {
+			return worksElsewhere("the file of a subagent, "+file+",", at)
 		}
 	}
 	return nil
 }
 
-// worksOutside returns a directory that a conversation's file names as the
-// agent's worktree and that is neither in dir nor in a folder in which the agent
-// makes worktrees; "" if there is none. Like the agent, it follows links.
-func worksOutside(file, dir string) string {
-	f, _, err := agentconn.OpenPlain(os.OpenFile, file)
-	if err != nil {
-		return "" // the agent cannot read it either
-	}
-	defer f.Close()
+// worksElsewhere is the error for a file that lets the agent work in the
+// directory at.
+func worksElsewhere(what, at string) error {
+	return runnel.Fail(runnel.WorkingRootConflict, what+" lets the agent work in "+text.OneLine(at, 300)+
+		", which is neither in this session's folder nor in .claude/worktrees of its repository. If you made no worktree there, something else wrote that, such as an agent in a sandbox. Create a new session")
+}
+
+// ownDirs returns the directory of a session, and the folders in which the agent
+// makes worktrees for it.
+func ownDirs(dir string) []string {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
@@ -65,22 +78,35 @@ func worksOutside(file, dir string) string {
 	for _, repository := range repositoriesOf(dir) {
 		own = append(own, filepath.Join(repository, ".claude", "worktrees"))
 	}
+	return own
+}
+
+// isOwn reports whether a directory lies in one of own. Like the agent, it
+// follows links.
+func isOwn(at string, own []string) bool {
+	if real, err := filepath.EvalSymlinks(at); err == nil {
+		at = real
+	}
+	return slices.ContainsFunc(own, func(of string) bool { return subpath.Within(at, of) })
+}
+
+// worksOutside returns a directory that a conversation's file names as the
+// agent's worktree and that is in none of own; "" if there is none.
+func worksOutside(file string, own []string) string {
+	f, _, err := agentconn.OpenPlain(os.OpenFile, file)
+	if err != nil {
+		return "" // the agent cannot read it either
+	}
+	defer f.Close()
 	for r := jsonl.NewReader(f, longestRecord); ; {
 		line, err := r.Next()
 		if _, long := errors.AsType[*jsonl.TooLongError](err); long {
-			return "an unknown directory" // nobody knows what the line says
+			return unknownDir // nobody knows what the line says
 		}
 		if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0) {
 			return ""
 		}
-		at := worktreeIn(line)
-		if at == "" {
-			continue
-		}
-		if real, err := filepath.EvalSymlinks(at); err == nil {
-			at = real
-		}
-		if !slices.ContainsFunc(own, func(of string) bool { return subpath.Within(at, of) }) {
+		if at := worktreeIn(line); at != "" && !isOwn(at, own) {
 			return at
 		}
 	}
@@ -93,12 +119,22 @@ func worktreeIn(line []byte) string {
 	if !bytes.Contains(line, []byte("worktreePath")) && !bytes.Contains(line, []byte(`\u`)) { // which may be part of a name
 		return ""
 	}
-	if !json.Valid(line) && bytes.Count(line, []byte("["))+bytes.Count(line, []byte("{")) > deepestJSON {
-		return "an unknown directory" // the agent may read deeper values than this package
+	if tooDeep(line) {
+		return unknownDir // the agent may read deeper values than this package
 	}
-	var path string
-	_ = json.Unmarshal(member(member(line, "worktreeSession"), "worktreePath"), &path) // of another type: none
+	return pathIn(member(line, "worktreeSession"), "worktreePath")
+}
+
+// pathIn returns the member of a JSON object that is a path; "" if there is
+// none, or one of another type.
+func pathIn(object json.RawMessage, name string) (path string) {
+	_ = json.Unmarshal(member(object, name), &path)
 	return path
+}
+
+// tooDeep reports whether a text may be JSON that package json does not read.
+func tooDeep(text []byte) bool {
+	return !json.Valid(text) && bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > deepestJSON
 }
 
 // deepestJSON is the depth up to which package json reads values.

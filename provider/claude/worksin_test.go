@@ -68,3 +68,54 @@ func TestConversationContinuesOnlyInItsFolderAndWorktrees(t *testing.T) {
 		}
 	}
 }
+
+// The agent continues a subagent in the worktree that the subagent's file names.
+func TestSubagentsContinueOnlyInTheFolderAndWorktrees(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const id = "11111111-2222-4333-8444-555555555555"
+	repo := filepath.Join(root, "repo")
+	dir, mine, other := filepath.Join(repo, "app"), filepath.Join(repo, ".claude", "worktrees", "mine"), filepath.Join(root, "other")
+	for _, d := range []string{filepath.Join(repo, ".git"), mine, dir, other} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		file, text string
+		box        runnel.Sandbox
+		refused    bool
+	}{
+		"none":                    {"subagents/agent-a.meta.json", `{"agentType":"general-purpose","cwd":"` + dir + `"}`, "", false},
+		"a worktree of the agent": {"subagents/agent-a.meta.json", `{"worktreePath":"` + mine + `"}`, "", false},
+		"elsewhere":               {"subagents/agent-a.meta.json", `{"worktreePath":"` + other + `"}`, "", true},
+		"inherited":               {"subagents/agent-a.meta.json", `{"inheritedWorktreePath":"` + other + `"}`, "", true},
+		"another spelling":        {"subagents/agent-a.meta.json", `{"worktreePath":"` + other + `","WorktreePath":"` + dir + `"}`, "", true},
+		"in a folder":             {"subagents/workflows/w/agent-a.meta.json", `{"worktreePath":"` + other + `"}`, "", true},
+		"deep values":             {"subagents/agent-a.meta.json", `{"worktreePath":"` + other + `","x":` + strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001) + `}`, "", true},
+		"another file":            {"tool-results/a.json", `{"worktreePath":"` + other + `"}`, "", false},
+		"a link":                  {"subagents", "", "", true},
+		"a link elsewhere":        {"tool-results", "", "", false},
+		"in a sandbox":            {"subagents/agent-a.meta.json", `{"worktreePath":"` + other + `"}`, runnel.SandboxProject, false},
+	} {
+		config := filepath.Join(root, name)
+		file := filepath.Join(config, "projects", slug(dir), id, filepath.FromSlash(c.file))
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if c.text == "" {
+			err = os.Symlink(other, file)
+		} else {
+			err = os.WriteFile(file, []byte(c.text), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		err := checkWorkDir([]string{"CLAUDE_CONFIG_DIR=" + config}, runnel.Options{Dir: dir, Resume: id, Sandbox: c.box})
+		if refused := runnel.CodeOf(err) == runnel.WorkingRootConflict; refused != c.refused || err != nil && !refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
