@@ -30,7 +30,7 @@ func Attach(k Takeover, redact func([]byte) []byte) (Agent, *Backlog, error) {
 		return nil, nil, ErrNone
 	case err != nil:
 		return nil, nil, err
-	case !r.alive():
+	case !r.alive(), k.isCopy(r):
 		return nil, nil, ErrNone
 	case r.Version != version:
 		return nil, nil, fmt.Errorf("supervisor: version %d, not %d", r.Version, version)
@@ -91,7 +91,8 @@ func takeOver(c *net.UnixConn, r Record, redact func([]byte) []byte) (*child, *B
 const endTime = 8 * time.Second
 
 // End ends the supervisor that k names with its agent and all descendants, or
-// the processes that it left behind. It returns nil if none exist.
+// the processes that it left behind. It returns nil if none exist. It ends nothing
+// because of a record that came into k.Dir with a copy of another directory.
 func End(k Takeover) error {
 	r, err := k.read()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,6 +100,10 @@ func End(k Takeover) error {
 	}
 	if err != nil {
 		return err
+	}
+	if k.isCopy(r) {
+		k.remove(r.Nonce)
+		return nil
 	}
 	if r.alive() && !procinfo.Supervised(r.Supervisor.Pid) {
 		if err := r.endSupervisor(); err != nil {

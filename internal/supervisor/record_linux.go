@@ -27,6 +27,36 @@ type Record struct {
 	Nonce      string        `json:"nonce"`
 	Mark       string        `json:"mark"`            // mark of the agent; see proc.Command.Mark
 	Fence      string        `json:"fence,omitempty"` // fence around the agent; see proc.Process.Fence
+	Place      place         `json:"place,omitzero"`  // directory into which the supervisor wrote the record
+}
+
+// A place is a directory.
+type place struct {
+	Dir string `json:"dir"`
+	Dev uint64 `json:"dev"`
+	Ino uint64 `json:"ino"`
+}
+
+// placeOf returns the directory that has this path now; the zero value if there
+// is none.
+func placeOf(dir string) place {
+	var st unix.Stat_t
+	dir, err := filepath.Abs(dir)
+	if err != nil || unix.Stat(dir, &st) != nil {
+		return place{}
+	}
+	return place{dir, uint64(st.Dev), st.Ino} //nolint:unconvert // another type on some architectures
+}
+
+// isCopy reports whether the record r in k.Dir is a copy: its supervisor wrote it
+// into another directory, which still has it. The agent belongs to the server of
+// that directory. A directory that was only moved is no copy.
+func (k Takeover) isCopy(r Record) bool {
+	if here := placeOf(k.Dir); here.Dev == r.Place.Dev && here.Ino == r.Place.Ino || r.Place == (place{}) || placeOf(r.Place.Dir) != r.Place {
+		return false
+	}
+	original, err := Takeover{Dir: r.Place.Dir, Name: k.Name}.read()
+	return err == nil && original.Nonce == r.Nonce
 }
 
 const maxRecord = 4 << 10

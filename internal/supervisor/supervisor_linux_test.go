@@ -432,6 +432,54 @@ func TestNextStartEndsWhatKilledSupervisorsLeft(t *testing.T) {
 	}
 }
 
+// Somebody copies the directory of a running server, such as to try a new
+// version with the copy. The agents belong to the server of the original.
+func TestRecordInACopyOfItsDirectoryEndsNothing(t *testing.T) {
+	original := filepath.Join(t.TempDir(), "run")
+	if err := os.Mkdir(original, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, out := serverRole(t, original, "1m", "marked")
+	pids := readyPids(t, out, 3)
+	k := Takeover{Dir: t.TempDir(), Name: "one"}
+	record, err := os.ReadFile(Takeover{Dir: original, Name: "one"}.record())
+	if err == nil {
+		err = os.WriteFile(k.record(), record, 0o600)
+	}
+	if err == nil { // a copy by hard links has the socket, too
+		err = os.Link(filepath.Join(original, "one.sock"), filepath.Join(k.Dir, "one.sock"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Attach(k, nil); !errors.Is(err, ErrNone) {
+		t.Errorf("the copy is taken over: %v", err)
+	}
+	if err := End(k); err != nil {
+		t.Error(err)
+	}
+	for _, pid := range pids {
+		if !alive(pid) {
+			t.Errorf("process %d was ended", pid)
+		}
+	}
+	if left, err := Names(k.Dir); len(left) > 0 || err != nil {
+		t.Errorf("the copy still has %v, %v", left, err)
+	}
+	moved := original + "-moved"
+	if err := os.Rename(original, moved); err != nil {
+		t.Fatal(err)
+	}
+	if err := End(Takeover{Dir: moved, Name: "one"}); err != nil {
+		t.Error(err)
+	}
+	for _, pid := range pids {
+		if alive(pid) {
+			t.Errorf("process %d is left after the end from the moved directory", pid)
+		}
+	}
+}
+
 // A record may name a process that is not ours. Attach and End must not touch
 // that process.
 func TestRecordOfAForeignProcessIsIgnored(t *testing.T) {

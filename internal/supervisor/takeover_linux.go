@@ -26,7 +26,7 @@ func (s *server) open(to *toStart) (ln *net.UnixListener, shut func()) {
 		s.window = 0
 		return nil, func() {}
 	}
-	r := Record{Version: version, Supervisor: self, Boot: procinfo.BootID(), Nonce: s.nonce, Mark: s.agent.Mark(), Fence: s.agent.Fence()}
+	r := Record{Version: version, Supervisor: self, Boot: procinfo.BootID(), Nonce: s.nonce, Mark: s.agent.Mark(), Fence: s.agent.Fence(), Place: placeOf(k.Dir)}
 	ln, err := k.listen()
 	if err == nil {
 		if err = k.write(r); err != nil {
