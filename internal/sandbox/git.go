@@ -47,7 +47,8 @@ const maxModules = 20_000
 
 // gitDir makes the settings and hooks of a git directory, and those of its
 // submodules and worktrees, read-only. It creates the ones that are missing,
-// empty, as git itself does.
+// empty, as git itself does. The directories on the way to them are mounted on
+// their own, so they cannot be moved away and replaced.
 func (m *mounts) gitDir(dir string, rule gitRule) error {
 	if rule == openGit {
 		return nil
@@ -69,6 +70,9 @@ func (m *mounts) gitDir(dir string, rule gitRule) error {
 				return fs.SkipDir
 			}
 			if isGitDir(path) || below == "worktrees" && filepath.Base(filepath.Dir(path)) == below {
+				for at := path; at != dir && m.over(at).path != at; at = filepath.Dir(at) {
+					m.pin(writable, at)
+				}
 				return m.gitSettings(path)
 			}
 			return nil

@@ -36,6 +36,12 @@ func TestMain(m *testing.M) {
 		mountAndCheck(os.Args[2:])
 		os.Exit(0)
 	}
+	if len(os.Args) > 1 && os.Args[1] == renameRole {
+		if os.Rename(os.Args[2], os.Args[3]) != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if len(os.Args) > 1 && os.Args[1] == nixRole {
 		printNix(os.Args[2], os.Args[3], os.Args[4])
 		os.Exit(0)
@@ -244,8 +250,15 @@ func TestSandboxHasNoNetworkAndNoOtherProcesses(t *testing.T) {
 	}
 }
 
+// renameRole makes this test program rename a path. Unlike mv, it copies nothing.
+const renameRole = "rename"
+
 func TestSandboxKeepsSettingsOfRepositories(t *testing.T) {
 	w := newWorld(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	git := func(dir string, args ...string) {
 		t.Helper()
 		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "protocol.file.allow=always"}, args...)...)
@@ -269,15 +282,19 @@ func TestSandboxKeepsSettingsOfRepositories(t *testing.T) {
 			{ echo x >> "$f"; } 2>/dev/null && echo "wrote $f"
 		done
 		mv "$1" "$1".away 2>/dev/null && echo moved
+		for d in modules/sub modules worktrees/tree worktrees; do # and not what is read-only in them
+			"$2" ` + renameRole + ` "$1/$d" "$1/away" && echo "moved $d"
+		done
 		rm -rf "$1"/hooks "$1"/config 2>/dev/null
 		ls -d "$1"/hooks "$1"/config
 		git -c user.name=a -c user.email=a@example.com commit -q --allow-empty -m b && echo committed
+		[ ! -d sub ] || [ ! -e sub/.git ] || git -C sub -c user.name=a -c user.email=a@example.com commit -q --allow-empty -m b || echo not committed in the submodule
 	`
 	common := filepath.Join(w.project, ".git")
 	want := filepath.Join(common, "config") + "\n" + filepath.Join(common, "hooks") + "\ncommitted\n"
 	for _, dir := range []string{w.project, tree} {
 		b := w.box("")
-		b.Dir, b.Args = dir, []string{"-c", attack, "sh", common}
+		b.Dir, b.Args, b.Read = dir, []string{"-c", attack, "sh", common, self}, append(b.Read, self)
 		if out, code := run(t, b); out != want || code != 0 {
 			t.Errorf("in %s: exit code %d, output\n%s\nwant\n%s", dir, code, out, want)
 		}
