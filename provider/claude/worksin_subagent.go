@@ -56,7 +56,7 @@ func worktreeOfSubagent(file string, own []string) string {
 	if info.Size() > longestSubagent {
 		return unknownDir
 	}
-	text, err := io.ReadAll(f)
+	text, err := io.ReadAll(io.LimitReader(f, longestSubagent))
 	if err != nil || tooDeep(text) {
 		return unknownDir
 	}
