@@ -120,6 +120,15 @@ var secrets = []string{
 	".config/google-chrome", ".config/chromium", ".config/BraveSoftware", ".config/microsoft-edge", ".config/op", ".config/rclone", ".config/systemd",
 	".mozilla", ".thunderbird", ".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".netrc", ".git-credentials", ".pgpass", ".my.cnf",
 	".npmrc", ".pypirc", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".vault-token", ".terraform.d", ".bash_history", ".zsh_history",
+	".local/share/uv/credentials", ".npm-global/etc/npmrc",
+}
+
+// secretPatterns are further paths below the home directory that can hold secrets
+// of the user: settings of npm for one installation of Node.js. An asterisk
+// stands for one name.
+var secretPatterns = []string{
+	".nvm/versions/node/*/etc/npmrc", ".volta/tools/image/node/*/etc/npmrc", ".asdf/installs/nodejs/*/etc/npmrc",
+	".local/share/mise/installs/node/*/etc/npmrc", ".local/share/fnm/node-versions/*/installation/etc/npmrc",
 }
 
 // systemPaths hold the system itself. No project lies there.
@@ -167,6 +176,14 @@ func (b Box) guard() (guard, error) {
 	for _, p := range secrets {
 		for _, path := range g.inHome(p) {
 			g.paths = append(g.paths, real(path))
+		}
+	}
+	for _, p := range secretPatterns {
+		for _, pattern := range g.inHome(p) {
+			found, _ := filepath.Glob(pattern) // fails only for a malformed pattern, as in a home directory with brackets
+			for _, path := range found {
+				g.paths = append(g.paths, real(path))
+			}
 		}
 	}
 	for _, p := range b.Private {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -191,6 +192,33 @@ func TestSandboxShowsOnlyTheInstallationBesideADirectoryOfThePath(t *testing.T) 
 	}
 	if out, _ := run(t, b); out != "./VERSION\n./bin/tool\n./lib/part\n./src/project/file\n" {
 		t.Errorf("with an installation of Go, in the sandbox are:\n%s", out)
+	}
+}
+
+// Package managers keep some credentials beside the programs that they install.
+func TestCredentialsOfPackageManagersAreNotInTheSandbox(t *testing.T) {
+	w := newWorld(t)
+	secret := []string{".local/share/uv/credentials/credentials.toml", ".npm-global/etc/npmrc", ".nvm/versions/node/v24.1.0/etc/npmrc", ".local/share/mise/installs/node/24.1.0/etc/npmrc"}
+	shown := []string{".local/share/uv/tools/tool", ".nvm/versions/node/v24.1.0/bin/node"}
+	script := "cd && cat"
+	for _, file := range append(slices.Clone(secret), shown...) {
+		path := filepath.Join(w.home, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(filepath.Base(file)+" "), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		script += " " + file
+	}
+	script += " 2>/dev/null"
+	if out, _ := run(t, w.box(script)); out != "tool node " {
+		t.Errorf("in the sandbox are %q", out)
+	}
+	if CheckFiles() == nil {
+		if out, _ := runConfined(t, w.confined(t, script)); out != "tool node " {
+			t.Errorf("in the sandbox of files are %q", out)
+		}
 	}
 }
 
