@@ -226,6 +226,9 @@ func (d *Diff) untracked(dir string) error {
 	return nil
 }
 
+// absentFile is what seen returns for a file that does not exist.
+const absentFile = "absent"
+
 // seen stands for the content of a file in a folder, which may be absent.
 func seen(dir, path string) (string, error) {
 	root, err := nofollow.RootInPlace(dir)
@@ -250,11 +253,11 @@ func seen(dir, path string) (string, error) {
 		}
 		fmt.Fprintf(sum, "\x00%t", st.Mode()&0o111 != 0)
 	case replacedFolder(dir, path) != "":
-		return "absent", nil // as for git
+		return absentFile, nil // as for git
 	default:
 		st, err := root.Lstat(name)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, os.ErrNotExist) {
-			return "absent", nil
+			return absentFile, nil
 		}
 		if err != nil {
 			return "", failed("The file cannot be read: "+path+".", err)

@@ -45,11 +45,15 @@ func (g *Git) MergeWorktree(ctx context.Context, project Folder, w Worktree, mes
 		return Merged{}, err
 	}
 	r, wr, err := g.pair(ctx, project, w)
+	now := WorktreeStatus{Worktree: w, State: WorktreeReady}
 	if err == nil { // seen stands for no commit and no file unless this succeeds
-		err = g.examine(ctx, r, wr, &WorktreeStatus{Worktree: w})
+		err = g.examine(ctx, r, wr, &now)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return Merged{}, err
+	case now.Seen != seen:
+		return Merged{}, outdatedWorktree("merge")
 	}
 	m := Merged{Branch: r.branch()}
 	if err := mergeable(r, wr, m.Branch); err != nil {
@@ -60,6 +64,9 @@ func (g *Git) MergeWorktree(ctx context.Context, project Folder, w Worktree, mes
 	}
 	head, err := g.head(ctx, wr)
 	if err != nil {
+		return m, err
+	}
+	if err := g.checkCommitted(ctx, wr, now, head); err != nil {
 		return m, err
 	}
 	behind, ahead, err := 0, 0, error(nil)
@@ -89,7 +96,7 @@ func (g *Git) MergeWorktree(ctx context.Context, project Folder, w Worktree, mes
 	if err := g.keepsSubmodules(ctx, r, w, m.Commit); err != nil {
 		return m, err
 	}
-	_, err = g.within(ctx, r, command{args: []string{"merge", "--quiet", "--ff-only", "--no-autostash", "--no-overwrite-ignore", m.Commit}, time: checkTime, most: maxList})
+	_, err = g.within(ctx, r, command{args: exact("merge", "--quiet", "--ff-only", "--no-autostash", "--no-overwrite-ignore", m.Commit), time: checkTime, most: maxList})
 	return m, err
 }
 
@@ -162,7 +169,7 @@ func (g *Git) staysInside(ctx context.Context, r *repository, w Worktree, betwee
 	if r.prefix == "" {
 		return nil
 	}
-	args := append([]string{"diff", "--no-renames", "--name-only", "-z", "--no-ext-diff", "--no-textconv"}, between...)
+	args := append(exact("diff", "--no-renames", "--name-only", "-z", "--no-ext-diff", "--no-textconv"), between...)
 	out, err := g.read(ctx, r, maxList, args...)
 	if errors.Is(err, errCut) {
 		return failed("The worktree changes too many files to check that they are in the project's folder. Merge in a terminal: git merge " + w.Branch + ".")

@@ -18,15 +18,16 @@ import (
 // stands for their size and the times of their last changes.
 const maxSeenBytes = 64 << 20
 
-// seenReady returns [WorktreeStatus.Seen] of a worktree that was examined.
-func (g *Git) seenReady(ctx context.Context, r, wr *repository, list listing, st WorktreeStatus) (string, error) {
+// seenReady returns [WorktreeStatus.Seen] of a worktree that was examined, and
+// what stands for each file that is not committed, by path.
+func (g *Git) seenReady(ctx context.Context, r, wr *repository, list listing, st WorktreeStatus) (_ string, states map[string]string, _ error) {
 	project, err := g.head(ctx, r)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	branch, err := g.branchHead(ctx, r, st.Branch)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%q %q %q %q %q %q %q %t\n", st.State, st.Head, st.Current, branch, st.Target, project, st.Operation, st.More)
@@ -37,17 +38,24 @@ func (g *Git) seenReady(ctx context.Context, r, wr *repository, list listing, st
 		fmt.Fprintf(sum, "repository %q\n", n)
 	}
 	left := int64(maxSeenBytes)
+	states = make(map[string]string)
 	for _, f := range list.files {
 		if err := ctx.Err(); err != nil {
-			return "", err
+			return "", nil, err
 		}
 		state, err := seenFile(wr.root, f.Path, &left)
 		if err != nil {
-			return "", err
+			return "", nil, err
+		}
+		if states[f.Path] = state; f.From != "" {
+			spare := int64(0) // a file that was moved rarely exists
+			if states[f.From], err = seenFile(wr.root, f.From, &spare); err != nil {
+				return "", nil, err
+			}
 		}
 		fmt.Fprintf(sum, "file %q %q %q %t %t %s\n", f.Path, f.Staged, f.Unstaged, f.Untracked, f.Conflict, state)
 	}
-	return hex.EncodeToString(sum.Sum(nil)[:16]), nil
+	return hex.EncodeToString(sum.Sum(nil)[:16]), states, nil
 }
 
 // folderCost is what seenFile takes from its budget for each folder on the way to
@@ -64,7 +72,7 @@ func seenFile(root, path string, left *int64) (string, error) {
 	}
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return "absent", nil // as seen returns
+		return absentFile, nil
 	case err != nil:
 		return seen(root, path)
 	case cost <= *left:
@@ -100,9 +108,13 @@ func (g *Git) checkSeen(ctx context.Context, project Folder, w Worktree, seen, t
 		return err
 	}
 	if st.Seen != seen {
-		return outdated("The worktree or the project's branch has changed since you looked at it. Look at it again, then " + then + ".")
+		return outdatedWorktree(then)
 	}
 	return nil
+}
+
+func outdatedWorktree(then string) error {
+	return outdated("The worktree or the project's branch has changed since you looked at it. Look at it again, then " + then + ".")
 }
 
 // CheckWorktreeSeen fails with CHANGES_OUTDATED if seen is not

@@ -36,6 +36,8 @@ type WorktreeStatus struct {
 	More        bool          `json:"more,omitempty" doc:"Whether further files differ that are not counted."`
 	Seen        string        `json:"seen" doc:"Stands for this state: the last commits of the worktree and of the project, their branches, and the content of the files that are not committed. A merge or a removal with this value fails with CHANGES_OUTDATED if the state has changed since."`
 	Operation   string        `json:"operation,omitempty" doc:"The unfinished operation in the worktree, such as merge or rebase. Until it is finished, the server merges nothing."`
+
+	states map[string]string // what stands for each of the files, and for those that are not listed
 }
 
 // WorktreeStatus returns the state of a worktree. It does not fail if git cannot
@@ -100,7 +102,7 @@ func (g *Git) examine(ctx context.Context, r, wr *repository, st *WorktreeStatus
 			return err
 		}
 	}
-	st.Seen, err = g.seenReady(ctx, r, wr, list, *st)
+	st.Seen, st.states, err = g.seenReady(ctx, r, wr, list, *st)
 	return err
 }
 

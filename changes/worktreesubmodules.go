@@ -34,7 +34,7 @@ func (g *Git) keepsSubmodules(ctx context.Context, r *repository, w Worktree, co
 	if len(submodules) == 0 {
 		return nil
 	}
-	out, err = g.read(ctx, r, maxIndex, "diff", "--raw", "--no-renames", "--diff-filter=AMT", "-z", "--no-ext-diff", "--no-textconv", "HEAD", commit)
+	out, err = g.read(ctx, r, maxIndex, exact("diff", "--raw", "--no-renames", "--diff-filter=AMT", "-z", "--no-ext-diff", "--no-textconv", "HEAD", commit)...)
 	if errors.Is(err, errCut) {
 		return tooMany
 	}
