@@ -125,23 +125,29 @@ func nextObject(out []byte) (content, rest []byte, ok bool) {
 // compared, because git may ignore it.
 func (f committedFile) isSeen(content []byte) bool {
 	if f.mode == "120000" {
-		return f.state == shortSum(fmt.Appendf(nil, "%o %s", fs.ModeSymlink|fs.ModePerm, content))
-	}
-	withID := bytes.ReplaceAll(content, []byte("$Id$"), []byte("$Id: "+f.before+" $"))
-	for _, c := range [][]byte{content, withID} {
-		for _, seen := range [][]byte{c, bytes.ReplaceAll(c, []byte("\n"), []byte("\r\n"))} {
-			for _, executable := range []bool{false, true} {
-				if f.state == shortSum(fmt.Appendf(nil, "%s\x00%t", seen, executable)) {
-					return true
-				}
+		for _, mode := range []fs.FileMode{0o777, 0o755} { // of links on Linux and macOS
+			if f.state == shortSum(fmt.Appendf(nil, "%o %s", fs.ModeSymlink|mode, content)) {
+				return true
 			}
 		}
+		return false // a file with this text is no link
 	}
-	return false
+	is := func(c []byte) bool {
+		return f.state == shortSum(c, []byte("\x00false")) || f.state == shortSum(c, []byte("\x00true"))
+	}
+	lines := func(c []byte) []byte { return bytes.ReplaceAll(c, []byte("\n"), []byte("\r\n")) }
+	if is(content) || is(lines(content)) {
+		return true
+	}
+	withID := bytes.ReplaceAll(content, []byte("$Id$"), []byte("$Id: "+f.before+" $"))
+	return is(withID) || is(lines(withID))
 }
 
-// shortSum returns a sum in the form that [seen] returns.
-func shortSum(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:16])
+// shortSum returns the sum of the parts in the form that [seen] returns.
+func shortSum(parts ...[]byte) string {
+	sum := sha256.New()
+	for _, p := range parts {
+		sum.Write(p)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
 }

@@ -18,6 +18,7 @@ func TestMergeAddsOnlyWhatThePersonHasSeen(t *testing.T) {
 		"the agent commits":      {after: "commit", does: "echo unseen > a.txt; \"$git\" commit --quiet --all --message unseen"},
 		"HEAD moves":             {before: "update-index", does: "\"$git\" commit --quiet --allow-empty --message unseen"},
 		"the commit is replaced": {after: "commit", does: "echo unseen > a.txt; \"$git\" commit --quiet --amend --all --message unseen; \"$git\" replace HEAD $(\"$git\" commit-tree -p HEAD^ -m seen HEAD@{1}^{tree})"},
+		"a file becomes a link":  {before: "update-index", does: "ln -sfn seen.txt text"},
 		"a link gets a target":   {before: "update-index", does: "ln -sfn unseen link"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -27,6 +28,7 @@ func TestMergeAddsOnlyWhatThePersonHasSeen(t *testing.T) {
 			in := s.in()
 			in.put("a.txt", "seen\n")
 			in.put("new.txt", "seen\n")
+			in.put("text", "seen.txt")
 			if err := os.Symlink("seen", in.at("link")); err != nil {
 				t.Fatal(err)
 			}
