@@ -515,6 +515,35 @@ describe.skipIf(skip)("the page", () => {
     expectQuiet(watch);
   });
 
+  it("queues what is entered before the server has accepted the last prompt", async () => {
+    await enter();
+    const id = await session(page, server);
+    await page.goto(addressOf(server, id));
+    const composer = page.getByRole("textbox", { name: "Prompt" });
+    await page.evaluate(() => {
+      const send = window.fetch;
+      window.fetch = async (...request) => {
+        const response = await send(...request);
+        if (!String(request[0]).endsWith("/send")) return response;
+        window.fetch = send;
+        await new Promise((resolve) => window.addEventListener("answer", resolve, { once: true }));
+        return response;
+      };
+    });
+    await composer.fill("hang on");
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "Stop" }).waitFor();
+    await page.keyboard.press("Enter"); // nothing else was typed, so this enters nothing
+    await composer.fill("of the next");
+    await page.keyboard.press("Enter");
+    await page.evaluate(() => window.dispatchEvent(new Event("answer")));
+    await page.getByText("1 queued").waitFor();
+    await expect.poll(() => composer.inputValue()).toBe("");
+    await page.getByRole("button", { name: "Stop" }).click();
+    await page.getByText("Queue held: 1 prompt waits until you continue.").waitFor();
+    expectQuiet(watch);
+  });
+
   it("keeps the draft when it cannot be sent, and over a reload", async () => {
     await enter();
     const id = await session(page, server);

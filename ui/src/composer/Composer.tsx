@@ -19,6 +19,7 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
   const id = s.sessionId;
   const [text, setText] = useState(() => load(`draft.${id}`, ""));
   const [busy, setBusy] = useState(false);
+  const [entered, setEntered] = useState(false); // Enter was pressed while busy
   const [armed, setArmed] = useState(false); // Escape was pressed once
   const attachments = useFiles(id);
   const { files, remove } = attachments;
@@ -42,7 +43,10 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
       ({ warnings } = await sendPrompt(id, content, queue, uploads));
     });
     setBusy(false);
-    if (!ok) return document.getElementById("composer")?.focus();
+    if (!ok) {
+      setEntered(false);
+      return document.getElementById("composer")?.focus();
+    }
     if (warnings.length > 0) complain(warnings.join("\n"));
     for (const f of files) remove(f.key);
     removeComments(id, comments);
@@ -51,7 +55,16 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
     save(`draft.${id}`, rest(load(`draft.${id}`, "")));
     setText(rest);
   };
+  const enter = () => (busy ? setEntered(true) : void send(runs));
   const stop = () => attempt(() => api.cancel(id));
+
+  // What was entered before the server had accepted the last prompt comes after
+  // that prompt.
+  useEffect(() => {
+    if (busy || !entered) return;
+    setEntered(false);
+    void send(true);
+  });
 
   // A prompt whose response was lost may have arrived. Then it must not stay in
   // the field, as if it were not sent.
@@ -102,7 +115,7 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
           attachments={attachments}
           sources={{ project: id, files: (query) => api.files(id, query), commands: s.commands ?? [] }}
           placeholder={runs ? "Queue a follow-up" : "Tell the agent what to do"}
-          onEnter={() => void send(runs)}
+          onEnter={enter}
           above={<CommentList session={id} comments={comments} />}
         >
           <Pills s={s} />
