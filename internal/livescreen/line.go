@@ -187,7 +187,7 @@ func (w *wrapper) add(word Line) {
 		}
 		w.line, w.used = append(w.line, head...), w.width
 		w.flush()
-		word, n = tail, tail.Width()
+		word, n = tail, n-head.Width() // tail.Width() would take time in proportion to the rest, for each line
 	}
 	w.line, w.used = append(w.line, word...), w.used+n
 }
@@ -219,7 +219,7 @@ func (l Line) trimmed() Line {
 
 func (l Line) isSpace() bool { return strings.TrimSpace(l.String()) == "" }
 
-// split divides the line after at most width cells.
+// split divides the line after at most width cells. It may change l.
 func (l Line) split(width int) (head, tail Line) {
 	for i, s := range l {
 		text := prefix(s.Text, width)
@@ -227,7 +227,8 @@ func (l Line) split(width int) (head, tail Line) {
 			if text != "" {
 				head = append(head, Span{text, s.Style})
 			}
-			return head, append(Line{{s.Text[len(text):], s.Style}}, l[i+1:]...)
+			l[i].Text = s.Text[len(text):]
+			return head, l[i:]
 		}
 		head = append(head, s)
 		width -= Width(s.Text)

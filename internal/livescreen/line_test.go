@@ -3,8 +3,11 @@ package livescreen
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 func join(lines []Line) string {
@@ -77,4 +80,17 @@ func TestUntabAlignsText(t *testing.T) {
 	if got := Untab("\ta\tbcd\t世\t."); got != "    a   bcd 世  ." {
 		t.Errorf("got %q", got)
 	}
+}
+
+// An agent streams such texts, and each frame wraps them again.
+func TestLongWordIsWrappedSoon(t *testing.T) {
+	long := Line{{strings.Repeat("x", 400_000), Plain}}
+	for range 100_000 {
+		long = append(long, Span{"y", Bold}, Span{"z", Plain})
+	}
+	began := time.Now()
+	if got := len(long.Wrap(80, "")); got != 600_000/80 {
+		t.Errorf("%d lines", got)
+	}
+	testload.Within(t, "the wrapping", began, time.Second)
 }

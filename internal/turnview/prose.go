@@ -3,6 +3,7 @@ package turnview
 import (
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/runnel-dev/runnel/internal/livescreen"
 	"github.com/runnel-dev/runnel/internal/termtext"
@@ -65,7 +66,22 @@ func (p *prose) take(width int, over bool) (out []livescreen.Line) {
 	}
 }
 
-// tail returns the lines of the unfinished last line.
+// maxTail bounds the part of an unfinished last line that each frame wraps, in
+// bytes. It is far more than a terminal shows.
+const maxTail = 64 << 10
+
+// lastPart returns the end of a text that is longer than maxTail. Its beginning
+// stays the same until the text has grown by half of maxTail, so that the lines
+// on the terminal do not change with each piece.
+func lastPart(text string) string {
+	if len(text) <= maxTail {
+		return text
+	}
+	const step = maxTail / 2
+	return strings.TrimLeftFunc(text[len(text)/step*step-step:], func(r rune) bool { return r == utf8.RuneError })
+}
+
+// tail returns the lines of the unfinished last line, or of its end.
 func (p *prose) tail(width int) (out []livescreen.Line) {
 	if strings.TrimSpace(p.text) == "" {
 		return nil
@@ -73,7 +89,7 @@ func (p *prose) tail(width int) (out []livescreen.Line) {
 	if p.begun && p.blank > 0 {
 		out = append(out, nil)
 	}
-	for _, row := range rows(p.text) {
+	for _, row := range rows(lastPart(p.text)) {
 		out = append(out, p.line(row, width)...)
 	}
 	return out

@@ -205,3 +205,15 @@ func TestViewsOfRealConversations(t *testing.T) {
 		t.Errorf("only %d lines", n)
 	}
 }
+
+// A frame shows the end of a line that never ends, and wraps no more than that.
+func TestUnfinishedLineIsShownFromItsEnd(t *testing.T) {
+	p := prose{text: strings.Repeat("é", maxTail) + "the end"}
+	lines := p.tail(80)
+	if last := lines[len(lines)-1].String(); !strings.HasSuffix(last, "the end") || len(lines) > maxTail/80 {
+		t.Errorf("%d lines, the last one is %q", len(lines), last)
+	}
+	if first := lines[0].String(); strings.Trim(first, "é") != "" {
+		t.Errorf("the first line is %q", first)
+	}
+}
