@@ -210,9 +210,10 @@ func (g *Git) open(ctx context.Context, f Folder) (*repository, Status, error) {
 }
 
 // environ returns the environment of git in a folder. PATH lacks entries within
-// an untrusted folder and f.Other.
+// an untrusted folder and f.Other. Git reads commits as they are: an agent can
+// write replace references, which give a commit another content.
 func (g *Git) environ(f Folder) []string {
-	extra := map[string]string{"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": ":", "GIT_PAGER": "cat"}
+	extra := map[string]string{"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": ":", "GIT_PAGER": "cat", "GIT_NO_REPLACE_OBJECTS": "1"}
 	if f.Trusted {
 		return proc.Environ(g.env, inherited(), extra)
 	}

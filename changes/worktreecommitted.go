@@ -58,11 +58,11 @@ func (g *Git) checkCommitted(ctx context.Context, wr *repository, st WorktreeSta
 	return g.checkContents(ctx, wr, made)
 }
 
-// exact returns the arguments of a git that reads commits as they are. Otherwise
-// references (refs/replace) and a file among the objects, which an agent can
-// write, give a commit another content.
+// exact returns the arguments of a git that does not use the commit graph. This
+// file among the objects, which an agent can write, gives a commit other parents
+// and another tree.
 func exact(args ...string) []string {
-	return append([]string{"--no-replace-objects", "-c", "core.commitGraph=false"}, args...)
+	return append([]string{"-c", "core.commitGraph=false"}, args...)
 }
 
 // A committedFile is a file of a commit.

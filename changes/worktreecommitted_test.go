@@ -83,3 +83,16 @@ func TestMergeCommitsEveryKindOfChange(t *testing.T) {
 		})
 	}
 }
+
+// A replace reference gives a commit another content for git. A merge adds the
+// content that the commit has, so the state must show that one.
+func TestStateShowsCommitsAsTheyAre(t *testing.T) {
+	t.Parallel()
+	rg := newRig(t)
+	s := rg.add()
+	in := s.in()
+	in.put("a.txt", "agent\n")
+	in.run("commit", "--quiet", "--all", "--message", "agent")
+	in.run("replace", "HEAD", in.run("commit-tree", "-p", "HEAD^", "-m", "nothing", "HEAD^^{tree}"))
+	equal(t, "files that are not committed", s.state().Uncommitted, 0)
+}

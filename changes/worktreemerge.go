@@ -199,7 +199,7 @@ func (g *Git) join(ctx context.Context, r *repository, head string, w Worktree) 
 		return "", err
 	}
 	out, err := g.within(ctx, r, command{
-		args: []string{"merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", parent, head}, time: checkTime, most: maxList,
+		args: exact("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", parent, head), time: checkTime, most: maxList,
 	})
 	fields := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
 	f := (*failure)(nil)
