@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/runnel-dev/runnel/internal/testexec"
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
@@ -26,8 +27,7 @@ func (rg *rig) replaceGit(script func(git, notes string) string) (notes string) 
 	base := filepath.Dir(rg.folder.Dir)
 	bin, notes := filepath.Join(base, "bin"), filepath.Join(base, "notes")
 	rg.write(notes, "")
-	rg.write(filepath.Join(bin, "git"), script(git, notes))
-	if err := os.Chmod(filepath.Join(bin, "git"), 0o755); err != nil {
+	if err := testexec.Write(filepath.Join(bin, "git"), script(git, notes)); err != nil {
 		rg.t.Fatal(err)
 	}
 	env := rg.env()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // script creates an executable file, and its parent folders.
@@ -20,7 +21,7 @@ func script(t *testing.T, path string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte("#!/bin/sh\nexit 0\n"), 0o700); err != nil {
+	if err := testexec.Write(path, "#!/bin/sh\nexit 0\n"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -257,7 +258,7 @@ func TestGitOfTheFolderIsNotRun(t *testing.T) {
 	for _, name := range []string{"bin/git", ".git/config"} {
 		script(t, filepath.Join(dir, name))
 	}
-	if err := os.WriteFile(filepath.Join(dir, "bin", "git"), []byte("#!/bin/sh\ntouch "+mark+"\n"), 0o700); err != nil {
+	if err := testexec.Write(filepath.Join(dir, "bin", "git"), "#!/bin/sh\ntouch "+mark+"\n"); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", filepath.Join(dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -337,7 +338,7 @@ func TestHooksOfUntrustedFolderBesideTrustedOneAreFound(t *testing.T) {
 	if got := start(beside); strings.Contains(got, "hooks") {
 		t.Errorf("without hooks that git runs: %s", got)
 	}
-	if err := os.WriteFile(filepath.Join(hooks, "post-index-change"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+	if err := testexec.Write(filepath.Join(hooks, "post-index-change"), "#!/bin/sh\n"); err != nil {
 		t.Fatal(err)
 	}
 	if got := start(beside); !strings.Contains(got, ".git/hooks/post-index-change (") {
@@ -354,7 +355,7 @@ func TestShimOfGitThatRunsProgramOfFolderIsRefused(t *testing.T) {
 	shims := filepath.Join(home, ".asdf", "shims")
 	write := func(path, text string) string {
 		t.Helper()
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o700)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), testexec.Write(path, text)); err != nil {
 			t.Fatal(err)
 		}
 		return path
@@ -387,7 +388,7 @@ func TestShimThatRunsProgramOfFolderIsRefused(t *testing.T) {
 	shims, mark := filepath.Join(home, ".asdf", "shims"), filepath.Join(home, "mark")
 	write := func(path, text string) string {
 		t.Helper()
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o700)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), testexec.Write(path, text)); err != nil {
 			t.Fatal(err)
 		}
 		return path

@@ -10,8 +10,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
+
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // dirVar is the variable with the directory whose node_modules contain the
@@ -105,7 +106,7 @@ func launcher(t testing.TB, modules, name, script string) string {
 	if have, err := os.ReadFile(path); err == nil && string(have) == text {
 		return path
 	}
-	if err := writeProgram(path, text); err != nil {
+	if err := testexec.Write(path, text); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -113,33 +114,6 @@ func launcher(t testing.TB, modules, name, script string) string {
 
 // quoted returns s as one quoted word for a shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-
-// writeProgram writes an executable file atomically, because other tests may
-// start it. It blocks forks while the file is open: a forked process would
-// inherit the open file, and a file that is open for writing cannot be
-// executed.
-func writeProgram(path, text string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	if e := f.Chmod(0o755); err == nil {
-		err = e
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	return err
-}
 
 // directory returns the directory whose node_modules contain the agents.
 func directory(t testing.TB) string {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // An agent that requires a newer Node.js than systemNode is started with the
@@ -25,7 +26,7 @@ func TestFindSelectsRequiredNodeVersion(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+		if err := testexec.Write(path, text); err != nil {
 			t.Fatal(err)
 		}
 		return path

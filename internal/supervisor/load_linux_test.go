@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/testexec"
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
@@ -363,7 +364,7 @@ func readable(t *testing.T, program string) string {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	b, err := os.ReadFile(program)
 	if err == nil {
-		err = errors.Join(os.Chmod(dir, 0o755), os.WriteFile(dir+"/agent", b, 0o755))
+		err = errors.Join(os.Chmod(dir, 0o755), testexec.Write(dir+"/agent", b))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // TestAttachmentsAreWhatTheAgentTakes checks that an attachment is sent only in
@@ -204,7 +205,7 @@ func TestAcceptsAsksTheAgentOnce(t *testing.T) {
 	program, starts := filepath.Join(dir, "agent"), filepath.Join(dir, "starts")
 	script := "#!/bin/sh\necho start >> " + starts + "\nread -r line\nid=$(printf '%s' \"$line\" | sed 's/.*\"id\":\\([^,}]*\\).*/\\1/')\n" +
 		`printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":1,"agentCapabilities":{"promptCapabilities":{"image":true}}}}\n' "$id"` + "\nread -r rest\n"
-	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+	if err := testexec.Write(program, script); err != nil {
 		t.Fatal(err)
 	}
 	p := New(Agent{Name: "fake", Command: []string{program}})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // hostileValues returns values that a program could interpret as a flag, a path
@@ -26,7 +27,7 @@ func hostileValues(mark string) []string {
 func TestConversationIDsCannotBeFlags(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "started")
 	program := filepath.Join(t.TempDir(), "agent")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\ntouch "+mark+"\n"), 0o700); err != nil {
+	if err := testexec.Write(program, "#!/bin/sh\ntouch "+mark+"\n"); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range agents {

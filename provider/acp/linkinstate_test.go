@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // Gemini CLI 0.61.0 reads without asking where a link in its folder for a
@@ -32,7 +33,7 @@ func TestGeminiIsNotStartedBesideLinksInItsState(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := os.WriteFile(program, []byte("#!/bin/sh\ntouch "+mark+"\n"), 0o700); err != nil {
+			if err := testexec.Write(program, "#!/bin/sh\ntouch "+mark+"\n"); err != nil {
 				t.Fatal(err)
 			}
 			p := New(known(t, "gemini")).(runnel.Programmable).WithProgram([]string{program}, []string{"HOME=" + home})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // Qwen Code 0.24.4 starts the MCP servers in a folder's .mcp.json, and allows
@@ -23,7 +24,7 @@ func TestQwenIsNotStartedBesideFilesThatItObeys(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			if err := testexec.Write(path, text); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // An optionCase is one option of every agent: who takes it, a value that is
@@ -168,7 +169,7 @@ func spawnDetectors(t *testing.T) []spawnDetector {
 		tr := spawnDetector{p, filepath.Join(dir, "spawned"), &opened}
 		if pr, ok := p.(runnel.Programmable); ok {
 			program := filepath.Join(dir, "agent")
-			if err := os.WriteFile(program, []byte("#!/bin/sh\n: > '"+tr.trace+"'\nexit 1\n"), 0o700); err != nil {
+			if err := testexec.Write(program, "#!/bin/sh\n: > '"+tr.trace+"'\nexit 1\n"); err != nil {
 				t.Fatal(err)
 			}
 			tr.Provider = pr.WithProgram([]string{program}, nil)

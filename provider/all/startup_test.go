@@ -1,12 +1,12 @@
 package all
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // If an agent ends before it is ready, the error says how it ended, whichever
@@ -18,7 +18,7 @@ func TestErrorOfAnAgentThatDoesNotStartSaysHowItEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			program := filepath.Join(t.TempDir(), "agent")
-			if err := os.WriteFile(program, []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil {
+			if err := testexec.Write(program, "#!/bin/sh\n"+c.script+"\n"); err != nil {
 				t.Fatal(err)
 			}
 			for _, p := range Providers() {

@@ -1,11 +1,11 @@
 package claude
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // Open fails in the handshake and stops the agent. The agent is a shell script
@@ -19,7 +19,7 @@ while read -r line; do
 done
 `
 	path := filepath.Join(t.TempDir(), "claude")
-	if err := os.WriteFile(path, []byte(program), 0o700); err != nil {
+	if err := testexec.Write(path, program); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {

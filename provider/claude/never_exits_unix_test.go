@@ -12,6 +12,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/testexec"
 	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
@@ -39,7 +40,7 @@ while :; do sleep 1; done
 func TestTurnEndsWithItsResultAndNotWithTheProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "claude")
-	if err := os.WriteFile(path, []byte(unstoppable), 0o700); err != nil {
+	if err := testexec.Write(path, unstoppable); err != nil {
 		t.Fatal(err)
 	}
 	log := new(runnel.Memory)

@@ -19,6 +19,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // recordingBinary returns a program that writes its arguments to a file and
@@ -31,7 +32,7 @@ func recordingBinary(t *testing.T) (path, argsFile string) {
 	dir := t.TempDir()
 	path, argsFile = filepath.Join(dir, "claude"), filepath.Join(dir, "args")
 	script := "#!/bin/sh\nfor a in \"$@\"; do printf '%s\\0' \"$a\"; done > " + argsFile + "\n"
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+	if err := testexec.Write(path, script); err != nil {
 		t.Fatal(err)
 	}
 	return path, argsFile
@@ -252,7 +253,7 @@ func TestCloseStopsTheAgentAndItsTools(t *testing.T) {
 // The error's cause says why it is not known how the agent ended.
 func TestErrorOfAnAgentWithoutSupervisorNamesTheCause(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "claude")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\nread line\nkill -9 $PPID\nexec sleep 60\n"), 0o700); err != nil {
+	if err := testexec.Write(program, "#!/bin/sh\nread line\nkill -9 $PPID\nexec sleep 60\n"); err != nil {
 		t.Fatal(err)
 	}
 	_, err := New().WithProgram([]string{program}, nil).Open(t.Context(), runnel.Options{Dir: t.TempDir()})

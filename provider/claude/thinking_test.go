@@ -2,7 +2,6 @@ package claude
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 func TestThinkingBudgetComesFromOptionsOrEnvironment(t *testing.T) {
@@ -45,7 +45,7 @@ while read -r line; do
 done
 `
 	path := filepath.Join(t.TempDir(), "claude")
-	if err := os.WriteFile(path, []byte(program), 0o700); err != nil {
+	if err := testexec.Write(path, program); err != nil {
 		t.Fatal(err)
 	}
 	for display, want := range map[runnel.ThinkingDisplay]runnel.Code{"": "", runnel.ThinkingOmitted: runnel.UnsupportedCapability} {

@@ -22,6 +22,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/recordtest"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // This file tests the translator with damaged, hostile and unknown lines.
@@ -323,7 +324,7 @@ func fakeAgent(t *testing.T, script, out string) runnel.Options {
 	if err := os.WriteFile(filepath.Join(dir, "out"), []byte(out), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+	if err := testexec.Write(path, text); err != nil {
 		t.Fatal(err)
 	}
 	return runnel.Options{Path: path}
@@ -511,7 +512,7 @@ func TestDecideRejectsChoicesThatTheApprovalDoesNotOffer(t *testing.T) {
 func TestOpenStopsWhenTheContextExpires(t *testing.T) {
 	opt := fakeAgent(t, "", "")
 	script := "#!/bin/sh\nsleep 600\n"
-	if err := os.WriteFile(opt.Path, []byte(script), 0o700); err != nil {
+	if err := testexec.Write(opt.Path, script); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

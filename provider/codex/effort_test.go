@@ -1,12 +1,12 @@
 package codex
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // The handshake rejects an effort that the conversation's model does not
@@ -39,7 +39,7 @@ done
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "codex")
-			if err := os.WriteFile(path, []byte(strings.Replace(program, "FIRST", first, 1)), 0o700); err != nil {
+			if err := testexec.Write(path, strings.Replace(program, "FIRST", first, 1)); err != nil {
 				t.Fatal(err)
 			}
 			for _, tt := range []struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // TestFindByFileName compares the conversation that Find returns with the
@@ -55,7 +56,7 @@ func TestNativeProgramReplacesLauncher(t *testing.T) {
 		t.Errorf("the program begins with %q, %v", head, err)
 	}
 	elsewhere := filepath.Join(t.TempDir(), "codex.js")
-	if err := os.WriteFile(elsewhere, []byte("#!/usr/bin/env node\n"), 0o755); err != nil {
+	if err := testexec.Write(elsewhere, "#!/usr/bin/env node\n"); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{program, elsewhere, "/nonexistent"} {

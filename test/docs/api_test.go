@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // A step of a page is a block of shell commands. Most steps are followed by the
@@ -98,7 +99,7 @@ func newShell(r *reader) *shell {
 		r.t.Fatal(err)
 	}
 	script := fmt.Sprintf(wrapper, sh.dir, curl)
-	if err := os.WriteFile(filepath.Join(r.home, "bin", "curl"), []byte(script), 0o700); err != nil {
+	if err := testexec.Write(filepath.Join(r.home, "bin", "curl"), script); err != nil {
 		r.t.Fatal(err)
 	}
 	return sh

@@ -1,12 +1,12 @@
 package docs
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/runnel-dev/runnel/internal/testexec"
 	"github.com/runnel-dev/runnel/internal/testprogram"
 )
 
@@ -18,7 +18,7 @@ func smoke(t *testing.T, script, program, system string) (out string, err error)
 		t.Skip("builds the program")
 	}
 	bin := t.TempDir()
-	if err := os.WriteFile(filepath.Join(bin, "uname"), []byte("#!/bin/sh\necho "+system+"\n"), 0o700); err != nil {
+	if err := testexec.Write(filepath.Join(bin, "uname"), "#!/bin/sh\necho "+system+"\n"); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "sh", "../../scripts/smoke/"+script, program)
@@ -55,7 +55,7 @@ func TestSmokeScriptFailsForBrokenProgram(t *testing.T) {
 		"other machine": {"", "not ok: "},
 	} {
 		program := filepath.Join(t.TempDir(), "runnel")
-		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+c.command+"\nexec "+binary+` "$@"`+"\n"), 0o700); err != nil {
+		if err := testexec.Write(program, "#!/bin/sh\n"+c.command+"\nexec "+binary+` "$@"`+"\n"); err != nil {
 			t.Fatal(err)
 		}
 		if c.command == "" {

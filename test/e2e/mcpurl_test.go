@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/testexec"
 	"github.com/runnel-dev/runnel/internal/testprogram"
 )
 
@@ -59,7 +60,7 @@ func noteArguments(t *testing.T, agent realagents.Binary) (realagents.Binary, st
 	dir := t.TempDir()
 	log, path := filepath.Join(dir, "arguments"), filepath.Join(dir, "agent")
 	script := fmt.Sprintf("#!/bin/sh\nprintf '%%s\\n' \"$@\" >>'%s'\nexec '%s' \"$@\"\n", log, agent.Path)
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+	if err := testexec.Write(path, script); err != nil {
 		t.Fatal(err)
 	}
 	agent.Path = path

@@ -14,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // denial is a path that a program in a sandbox seems to need.
@@ -228,7 +229,7 @@ func TestHostileToolIsSuggestedNoProtectedPath(t *testing.T) {
 	for _, path := range append(hostile, file) {
 		fmt.Fprintf(&script, "echo 'cat: %s: Permission denied'; echo \"touch: cannot touch '%s': Read-only file system\"\n", path, path)
 	}
-	if err := os.WriteFile(filepath.Join(w.home.Project, "lie"), []byte("#!/bin/sh\n"+script.String()), 0o700); err != nil {
+	if err := testexec.Write(filepath.Join(w.home.Project, "lie"), "#!/bin/sh\n"+script.String()); err != nil {
 		t.Fatal(err)
 	}
 	session := w.enclosed()

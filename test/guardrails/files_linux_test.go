@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/testexec"
 	"github.com/runnel-dev/runnel/internal/testprogram"
 )
 
@@ -19,7 +20,7 @@ import (
 func newHostile(t *testing.T, flags ...string) *world {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "claude")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\nexec ./attacker "+filesRole+"\n"), 0o700); err != nil {
+	if err := testexec.Write(path, "#!/bin/sh\nexec ./attacker "+filesRole+"\n"); err != nil {
 		t.Fatal(err)
 	}
 	return newWorld(t, realagents.Binary{Name: "claude-code", Path: path}, flags...)
@@ -59,7 +60,7 @@ func TestHostileAgentInASandboxOfFiles(t *testing.T) {
 	defer ln.Close()
 	to.Unix = []string{abstract}
 	w.place(to)
-	if err := os.WriteFile(filepath.Join(w.home.Project, "program"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+	if err := testexec.Write(filepath.Join(w.home.Project, "program"), "#!/bin/sh\n"); err != nil {
 		t.Fatal(err)
 	}
 

@@ -19,6 +19,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/internal/testapi"
+	"github.com/runnel-dev/runnel/internal/testexec"
 	"github.com/runnel-dev/runnel/internal/testprogram"
 )
 
@@ -295,7 +296,7 @@ func (w *world) place(to targets) {
 	}
 	data, err := os.ReadFile(self)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(w.home.Project, "attacker"), data, 0o700)
+		err = testexec.Write(filepath.Join(w.home.Project, "attacker"), data)
 	}
 	if err != nil {
 		w.t.Fatal(err)

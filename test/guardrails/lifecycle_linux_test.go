@@ -18,6 +18,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/internal/testapi"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // blocked sends a prompt whose tool waits at a pipe in the project, and returns
@@ -144,7 +145,7 @@ func TestSandboxDoesNotReachThePortOfTheNextServer(t *testing.T) {
 	next := ln.Addr().String()
 	ln.Close()
 	script := "#!/bin/bash\nexec 3<>/dev/tcp/127.0.0.1/17318; printf 'CONNECT " + next + " HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' >&3; read -r answer <&3; echo \"$answer\" > answer\n"
-	if err := os.WriteFile(filepath.Join(w.home.Project, "reach"), []byte(script), 0o700); err != nil {
+	if err := testexec.Write(filepath.Join(w.home.Project, "reach"), script); err != nil {
 		t.Fatal(err)
 	}
 	session := w.enclosed("localhost:" + port(next))

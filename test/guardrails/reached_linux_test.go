@@ -15,6 +15,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/testexec"
 	"github.com/runnel-dev/runnel/provider/acp"
 	"github.com/runnel-dev/runnel/provider/all"
 	"github.com/runnel-dev/runnel/provider/claude"
@@ -64,7 +65,7 @@ func reached(t *testing.T, agent realagents.Binary) providertest.Reached {
 	w.prog.Env = append(w.home.AsInstalled(t, agent.Name), ours...)
 	w.start()
 	script := "#!/bin/bash\nexec 3<>/dev/tcp/127.0.0.1/17318; printf 'CONNECT " + blockedHost + ":443 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' >&3; read -r answer <&3; echo \"$answer\" > answer\n"
-	if err := os.WriteFile(filepath.Join(w.home.Project, "reach"), []byte(script), 0o700); err != nil {
+	if err := testexec.Write(filepath.Join(w.home.Project, "reach"), script); err != nil {
 		t.Fatal(err)
 	}
 	session := w.enclosed()

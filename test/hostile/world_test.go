@@ -21,6 +21,7 @@ import (
 
 	"github.com/runnel-dev/runnel/internal/procinfo"
 	"github.com/runnel-dev/runnel/internal/testapi"
+	"github.com/runnel-dev/runnel/internal/testexec"
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
@@ -132,7 +133,7 @@ func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	b, err := os.ReadFile(from)
 	if err == nil {
-		err = os.WriteFile(to, b, 0o755)
+		err = testexec.Write(to, b)
 	}
 	if err != nil {
 		t.Fatal(err)

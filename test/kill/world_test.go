@@ -21,6 +21,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/internal/testapi"
+	"github.com/runnel-dev/runnel/internal/testexec"
 	"github.com/runnel-dev/runnel/internal/testload"
 	"github.com/runnel-dev/runnel/internal/testprogram"
 )
@@ -52,7 +53,7 @@ var update = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(updateDir, "update")
-	return path, os.WriteFile(path, append(content, "update"...), 0o700)
+	return path, testexec.Write(path, append(content, "update"...))
 })
 
 // long reports whether to repeat tests often enough to hit rare races.
