@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/private"
@@ -55,7 +56,7 @@ func lockDir(dir string) (lock, error) {
 	if err != nil {
 		return lock{}, dirError(dir, err)
 	}
-	if err := tryLock(f); err != nil {
+	if err := takeLock(f); err != nil {
 		defer f.Close()
 		if !errors.Is(err, errLocked) {
 			return lock{}, dirError(dir, err)
@@ -72,6 +73,24 @@ func lockDir(dir string) (lock, error) {
 	return lock{f}, nil
 }
 
+// lockTime is how long takeLock waits for a lock that nobody needs any more. The
+// system releases it within milliseconds, on a busy machine within a second.
+const lockTime = 5 * time.Second
+
+// takeLock locks f. If the server that has locked it was killed, takeLock waits:
+// a process that this server was starting may have inherited the lock, and keeps
+// it until it executes its program.
+func takeLock(f *os.File) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(lockTime); ; <-tick.C {
+		err := tryLock(f)
+		if !errors.Is(err, errLocked) || time.Now().After(end) || !holderIsGone(f) {
+			return err
+		}
+	}
+}
+
 // Close releases the lock. The file stays: if it were removed, two servers
 // could lock two different files of the same name.
 func (l lock) Close() error { return l.file.Close() }
@@ -84,13 +103,25 @@ func writeAt(f *os.File, text string) error {
 // holder returns the id of the process that locked f as " (process N)", or ""
 // if the file does not hold one.
 func holder(f *os.File) string {
-	buf := make([]byte, 32)
-	n, _ := f.ReadAt(buf, 0) // an empty file: the other process has not written its id yet
-	pid, err := strconv.Atoi(strings.TrimSpace(string(buf[:n])))
-	if err != nil {
-		return ""
+	if pid, ok := holderPid(f); ok {
+		return fmt.Sprintf(" (process %d)", pid)
 	}
-	return fmt.Sprintf(" (process %d)", pid)
+	return ""
+}
+
+// holderIsGone reports whether the process that locked f has ended.
+func holderIsGone(f *os.File) bool {
+	pid, ok := holderPid(f)
+	return ok && isGone(pid)
+}
+
+// holderPid returns the id of the process that locked f. ok is false if the
+// process has not written it yet.
+func holderPid(f *os.File) (pid int, ok bool) {
+	buf := make([]byte, 32)
+	n, _ := f.ReadAt(buf, 0)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(buf[:n])))
+	return pid, err == nil
 }
 
 func dirError(dir string, err error) error {

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -29,6 +30,47 @@ func asNobody(t *testing.T, f func()) {
 		f()
 	}()
 	<-done
+}
+
+// After kill -9, a process that the server was starting may keep the lock until
+// it executes its program.
+func TestLockOfKilledServerIsAwaited(t *testing.T) {
+	dir := ownDir(t)
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		err = errors.Join(tryLock(f), writeAt(f, fmt.Sprintf("%-20d\n", 1<<22+1))) // larger than every process id
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := make(chan error, 1)
+	go func() {
+		s, err := Open(t.Context(), Config{Dir: dir})
+		if err == nil {
+			err = s.Close()
+		}
+		opened <- err
+	}()
+	for looks := 0; looks < 2; { // the file is open a second time
+		select {
+		case err := <-opened:
+			t.Fatalf("the lock is not awaited: %v", err)
+		default:
+		}
+		looks = 0
+		fds, _ := filepath.Glob("/proc/self/fd/*")
+		for _, fd := range fds {
+			if path, _ := os.Readlink(fd); path == f.Name() {
+				looks++
+			}
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-opened; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestReadOnlyDirectoryIsRefused(t *testing.T) {

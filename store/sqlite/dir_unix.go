@@ -27,6 +27,9 @@ func tryLock(f *os.File) error {
 	return err
 }
 
+// isGone reports whether no process has this id.
+func isGone(pid int) bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
+
 // allocated reports whether the disk has allocated all blocks of a file.
 func allocated(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
