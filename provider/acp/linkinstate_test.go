@@ -19,6 +19,8 @@ func TestGeminiIsNotStartedBesideLinksInItsState(t *testing.T) {
 	}{
 		"folder of a directory": {"tmp/project", true},
 		"folder in it":          {"tmp/other/plans", true},
+		"plans of conversation": {"tmp/other/11111111-2222-4333-8444-555555555555/plans", true},
+		"below these":           {"tmp/other/tool-outputs/session-1/link", false},
 		"none":                  {"", false},
 	} {
 		t.Run(name, func(t *testing.T) {
