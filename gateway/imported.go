@@ -126,7 +126,14 @@ func (i Imports) store(ctx context.Context, rec store.Session, events iter.Seq2[
 	})
 	if err == nil {
 		e.rec.State, e.rec.LastActiveAt = event.StateOpen, rec.CreatedAt // the times in the file may be any
-		if err = o.cfg.Catalogue.PutSession(ctx, e.rec); err != nil {
+		var report store.Report
+		if report, err = e.reported.record(); err == nil {
+			err = o.cfg.Catalogue.PutReport(ctx, rec.ID, report) // without it, each status would be read from the log
+		}
+		if err == nil {
+			err = o.cfg.Catalogue.PutSession(ctx, e.rec)
+		}
+		if err != nil {
 			err = storeError(err)
 		}
 	}

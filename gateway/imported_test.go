@@ -135,3 +135,36 @@ func TestImportHoldsFewBytes(t *testing.T) {
 		t.Errorf("the largest batch has %d of %d bytes", largest, all)
 	}
 }
+
+// A log may have a gigabyte, and every request about a session reads its
+// status.
+func TestStatusOfAnImportedSessionReadsNoLog(t *testing.T) {
+	d := newDisk(t)
+	log := &counting{Log: &d.log}
+	g := d.open(t, func(c *Config) { c.Log = log })
+	defer closeIt(t, g)
+	var file bytes.Buffer
+	for i, b := range []event.Body{
+		event.ResponseStart{ModelID: "m", ProviderID: "p"},
+		event.SessionUpdated{Title: "An imported one", Config: []event.ConfigOption{{ID: "depth", Name: "Depth", Type: "select", Value: "deep"}}},
+		event.ResponseDone{Status: event.StatusCompleted},
+	} {
+		data, err := event.Event{Session: "s", Turn: "t", Seq: int64(i + 1), At: time.Unix(0, 0), Body: b}.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.Write(append(data, '\n'))
+	}
+	done, err := ImportsOf(g).Import(t.Context(), "script", d.dir, &file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.reads.Store(0)
+	st, err := g.Status(t.Context(), done.SessionID)
+	if err != nil || st.Title != "An imported one" || st.Config != nil {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if n := log.reads.Load(); n > 0 {
+		t.Errorf("the log was read %d times", n)
+	}
+}
