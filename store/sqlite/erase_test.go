@@ -155,3 +155,56 @@ func TestDeletedSessionIsErasedBehindReaders(t *testing.T) {
 		}
 	}
 }
+
+// An import may have a hundred thousand turns, whose compaction takes hours. A
+// session that is deleted meanwhile does not stay in the files for as long.
+func TestDeletedSessionIsErasedBeforeManyTurnsAreCompacted(t *testing.T) {
+	dir := ownDir(t)
+	s, err := open(t.Context(), Config{Dir: dir, CompactAfter: -1}, small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mark, turns = "mark of the deleted session", 1500
+	var evs []event.Event
+	for i := range turns {
+		for _, b := range []event.Body{event.ResponseStart{ProviderID: "p"}, event.ResponseDone{Status: event.StatusCompleted}} {
+			evs = append(evs, event.Event{Session: "long", Seq: int64(len(evs) + 1), Turn: fmt.Sprint("t", i), Body: b})
+		}
+	}
+	err = errors.Join(
+		s.Append(t.Context(), "long", 0, evs...),
+		s.Append(t.Context(), "s", 0, event.Event{Session: "s", Seq: 1, Body: event.Notice{Level: event.LevelInfo, Code: "CODE", Message: mark}}),
+		s.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = open(t.Context(), Config{Dir: dir, CompactAfter: 1}, small); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	left := func() (n int) {
+		if err := s.reader.db.QueryRow("SELECT count(*) FROM turns WHERE compacted = 0").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	late := time.After(time.Minute)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deleted := false; !deleted || where(t, dir, mark) != nil; {
+		if !deleted && left() < turns { // the compaction has begun
+			deleted = true
+			if err := s.DeleteSession(t.Context(), "s"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("%d turns are not compacted; the session is in %v", left(), where(t, dir, mark))
+		}
+	}
+	if left() == 0 {
+		t.Error("the session was erased only after all turns were compacted")
+	}
+}

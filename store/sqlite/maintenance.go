@@ -70,8 +70,14 @@ func (s *Store) maintainLoop(ctx context.Context, after time.Duration) {
 	var due <-chan time.Time   // nil unless a turn has ended
 	var again <-chan time.Time // nil unless deleted data still has to be erased
 	var fold <-chan time.Time  // nil unless the journal may have events
+	var retry time.Time        // when again fires; zero if it is nil
 	pause := erasePause
 	check := time.After(checkAfter)
+	// urgent reports whether deleted data can be erased now. That must not wait
+	// until many turns are compacted or much space is returned.
+	urgent := func() bool {
+		return len(s.keeper.deleted) > 0 || !retry.IsZero() && !time.Now().Before(retry)
+	}
 	for {
 		var err error
 		select {
@@ -98,7 +104,10 @@ func (s *Store) maintainLoop(ctx context.Context, after time.Duration) {
 			continue
 		case <-due:
 			due = nil
-			err = s.compactAll(ctx)
+			var rest bool
+			if rest, err = s.compactUntil(ctx, urgent); rest {
+				due = time.After(0)
+			}
 		case <-s.keeper.deleted:
 			pause = erasePause
 			err = s.sweep(ctx)
@@ -107,13 +116,13 @@ func (s *Store) maintainLoop(ctx context.Context, after time.Duration) {
 			err = s.sweep(ctx)
 		}
 		if err == nil {
-			err = s.shrink(ctx)
-		}
-		if err == nil {
 			_, err = s.erase(ctx)
 		}
-		if again = nil; s.writer.deleted.Load() {
-			again = time.After(pause)
+		if again, retry = nil, (time.Time{}); s.writer.deleted.Load() {
+			again, retry = time.After(pause), time.Now().Add(pause)
+		}
+		if err == nil {
+			err = s.shrinkUntil(ctx, urgent)
 		}
 		if err != nil && ctx.Err() == nil { // the next event retries
 			s.log.Warn("store maintenance failed; it will be retried", slog.Any("error", err))
@@ -153,19 +162,31 @@ func (s *Store) Compact(ctx context.Context) error {
 
 // compactAll compacts all finished turns and skips those that cannot be read.
 func (s *Store) compactAll(ctx context.Context) error {
+	_, err := s.compactUntil(ctx, never)
+	return err
+}
+
+func never() bool { return false }
+
+// compactUntil is compactAll, but returns after a turn if stop then returns
+// true. rest reports that turns may be left.
+func (s *Store) compactUntil(ctx context.Context, stop func() bool) (rest bool, err error) {
 	select {
 	case s.keeper.busy <- struct{}{}:
 		defer func() { <-s.keeper.busy }()
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, ctx.Err()
 	}
 	after := int64(0)
 	for {
 		turns, err := s.finished(ctx, after)
 		if err != nil || len(turns) == 0 {
-			return err
+			return false, err
 		}
-		for _, t := range turns {
+		for i, t := range turns {
+			if (after > 0 || i > 0) && stop() {
+				return true, nil
+			}
 			after = t.key
 			if s.keeper.damaged[t.key] {
 				continue
@@ -176,7 +197,7 @@ func (s *Store) compactAll(ctx context.Context) error {
 				continue
 			}
 			if err != nil && !errors.Is(err, store.ErrNotFound) { // the session was deleted meanwhile
-				return err
+				return false, err
 			}
 		}
 	}
@@ -276,7 +297,10 @@ func (s *Store) verify(ctx context.Context) {
 }
 
 // shrink returns free space to the file system.
-func (s *Store) shrink(ctx context.Context) error {
+func (s *Store) shrink(ctx context.Context) error { return s.shrinkUntil(ctx, never) }
+
+// shrinkUntil is shrink, but returns after a step if stop then returns true.
+func (s *Store) shrinkUntil(ctx context.Context, stop func() bool) error {
 	before := int64(-1)
 	for {
 		var free, pages int64
@@ -294,7 +318,7 @@ func (s *Store) shrink(ctx context.Context) error {
 			return s.chore(ctx, func(w *writer) error { w.truncate = true; return nil })
 		}
 		before = free
-		if err := s.chore(ctx, func(w *writer) error { return w.vacuum(vacuumPages) }); err != nil {
+		if err := s.chore(ctx, func(w *writer) error { return w.vacuum(vacuumPages) }); err != nil || stop() {
 			return err
 		}
 	}
