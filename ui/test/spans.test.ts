@@ -36,6 +36,16 @@ describe("colour", () => {
     expect(colour(cpp, '{"a":'.repeat(12_000))).toEqual([]);
     expect(clock.mock.calls.length).toBeLessThan(2000);
   });
+
+  it("counts little of a step in which others used the processor", () => {
+    let [now, calls] = [0, 0];
+    vi.spyOn(performance, "now").mockImplementation(() => {
+      calls += 1;
+      if (calls < 10) now += 1000;
+      return now;
+    });
+    expect(colour(go, "func f1500() int { return 1 }")).not.toEqual([]);
+  });
 });
 
 describe("colourHunk", () => {

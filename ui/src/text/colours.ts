@@ -27,6 +27,7 @@ const highlighter = tagHighlighter([
 ]);
 
 const longest = 500; // ms
+const longestStep = 50; // ms; a longer step has mostly waited for a processor that others use
 
 /**
  * Returns the coloured parts of a text, in order and without overlaps; none if
@@ -43,11 +44,12 @@ export function colour(parser: Parser, text: string): Token[] {
 }
 
 function parsed(parser: Parser, text: string): Tree | undefined {
-  const end = performance.now() + longest;
   const parse = parser.startParse(text);
-  for (;;) {
+  for (let left = longest; left > 0; ) {
+    const begun = performance.now();
     const tree = parse.advance();
     if (tree) return tree;
-    if (performance.now() > end) return undefined;
+    left -= Math.min(performance.now() - begun, longestStep);
   }
+  return undefined;
 }
