@@ -56,6 +56,7 @@ const approval = `{"type":"control_response","response":{"subtype":"success","re
 // supervisor that it can open, and reports which channels accepted it.
 func inject(args []string) {
 	dir, name := args[0], args[1]
+	writeResult(filepath.Join(dir, "started-"+name), injected{})
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	var sessions []string
@@ -122,6 +123,9 @@ func TestAgentsCannotWriteIntoAnAgentsInput(t *testing.T) {
 		turn := c.Send(plan{Deltas: 1, Ask: true, Tool: []string{w.agent(), "play-inject", w.project, "own"}}.prompt())
 		asked := c.Until("question", func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
 		a := asked.Body.(event.ApprovalRequested).Approval
+		for _, name := range []string{"own", "other"} {
+			w.file("started-"+name, &injected{}) // an agent that starts its tool shares a pipe with it, which reports whether the start failed
+		}
 		w.give("asked", w.sessions)
 		for _, name := range []string{"own", "other"} {
 			var got injected
