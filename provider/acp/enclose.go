@@ -36,9 +36,11 @@ var enclosures = map[string]func(home string, xdg func(variable, usual string) s
 		own := filepath.Join(home, ".qwen")
 		// The other folders of the project have agents that work in the background,
 		// each with the mode in which the next session continues it, and scripts.
+		// The folder of the project in tmp has prompts that every session sends by
+		// itself at their times.
 		kept := filepath.Join(own, "projects", notAlphanumeric.ReplaceAllString(project, "-"))
 		return agentconn.Enclosure{
-			State: append(below(kept, "chats", "memory"), filepath.Join(own, "tmp", digest(project))), Logins: below(own, "oauth_creds.json"),
+			State: below(kept, "chats", "memory"), Logins: below(own, "oauth_creds.json"),
 			Read:    below(own, "settings.json", "trustedFolders.json", "QWEN.md", "extensions", "commands", "skills", "agents"),
 			Private: []string{own},
 			Hosts:   []string{"portal.qwen.ai", "chat.qwen.ai", "dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com"},
@@ -89,7 +91,7 @@ func entriesOf(dir string) (paths []string) {
 // notAlphanumeric matches what Qwen Code replaces in the path of a project.
 var notAlphanumeric = regexp.MustCompile(`[^a-zA-Z0-9]`)
 
-// digest returns the hash by which Qwen Code names a folder for a project.
+// digest returns a hash by which a folder for a project is named.
 func digest(project string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(project))) }
 
 func below(dir string, names ...string) (out []string) {

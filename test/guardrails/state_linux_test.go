@@ -1,7 +1,9 @@
 package guardrails
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -32,6 +34,8 @@ func (w *world) plants() []string {
 		if w.agent.Name == "qwen" { // agents that a later session continues in the mode that their file names, and scripts
 			project := filepath.Join(own, "projects", regexp.MustCompile("[^a-zA-Z0-9]").ReplaceAllString(w.home.Project, "-"))
 			plants = append(plants, filepath.Join(project, "subagents", "s", "agent-planted.meta.json"), filepath.Join(project, "workflows", "generated", "planted.js"))
+			// Prompts that every session of the project sends by itself.
+			plants = append(plants, filepath.Join(own, "tmp", fmt.Sprintf("%x", sha256.Sum256([]byte(w.home.Project))), "scheduled_tasks.json"))
 		}
 		return plants
 	case "opencode": // a login can name a server with further settings; so can a row of the database
