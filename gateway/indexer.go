@@ -87,11 +87,13 @@ func (x *indexer) run() {
 		if len(x.backlog) > 0 {
 			continue
 		}
-		select {
-		case <-x.feed.changed(x.version):
-			x.pause(indexDelay)
-		case <-x.ctx.Done():
+		if len(x.changed) == 0 { // else catchUp has noted changes
+			select {
+			case <-x.feed.changed(x.version):
+			case <-x.ctx.Done():
+			}
 		}
+		x.pause(indexDelay)
 	}
 }
 
@@ -117,16 +119,15 @@ func (x *indexer) round() error {
 			return err
 		}
 	}
-	ids, version := x.feed.changesAfter(x.version)
-	for _, id := range ids {
-		x.changed[id] = struct{}{}
+	if err := x.catchUp(); err != nil {
+		return err
 	}
-	x.version = version
 	for _, id := range slices.Sorted(maps.Keys(x.changed)) { // newer sessions have greater ids, and come first in results
+		delete(x.changed, id) // before the update, which adds it again if it changes meanwhile
 		if err := x.update(id, false); err != nil {
+			x.changed[id] = struct{}{}
 			return err
 		}
-		delete(x.changed, id)
 	}
 	if n := len(x.backlog); n > 0 {
 		if err := x.update(x.backlog[n-1], true); err != nil {
@@ -134,10 +135,30 @@ func (x *indexer) round() error {
 		}
 		x.backlog = x.backlog[:n-1]
 	}
-	if len(x.backlog) > 0 {
-		return nil
+	if len(x.backlog) == 0 {
+		x.behind.Store(false)
 	}
-	x.behind.Store(false)
+	return x.forget()
+}
+
+// catchUp notes the sessions that have changed since the last call, and removes
+// those from the index that were deleted. It is called after each batch: the
+// texts of a deleted session must not stay until long sessions are indexed.
+func (x *indexer) catchUp() error {
+	ids, version := x.feed.changesAfter(x.version)
+	for _, id := range ids {
+		x.changed[id] = struct{}{}
+		if _, indexed := x.at[id]; !indexed {
+			continue
+		}
+		_, err := x.catalogue.Session(x.ctx, id)
+		if errors.Is(err, store.ErrNotFound) {
+			x.deleted[id] = struct{}{}
+		} else if err != nil {
+			return err
+		}
+	}
+	x.version = version
 	return x.forget()
 }
 
@@ -194,6 +215,9 @@ func (x *indexer) forget() error {
 	return nil
 }
 
+// errGone means that the session was deleted while it was being indexed.
+var errGone = errors.New("the session was deleted")
+
 // errNearlyFull means that the index may not use the rest of the disk.
 var errNearlyFull = errors.New("the disk has less than 64 MiB of free space")
 
@@ -218,12 +242,18 @@ func (x *indexer) update(id string, final bool) error {
 			return err
 		}
 		last, final = ev.Seq, final || event.Ends(ev.Body)
-		if err = b.take(ev); err != nil {
+		if err = b.take(ev); errors.Is(err, errGone) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}
 	if len(b.items) > 0 || final && last > b.at {
-		return b.flush(last)
+		if err := b.flush(last); !errors.Is(err, errGone) {
+			return err
+		}
+		return nil
 	}
 	x.read[id] = last
 	x.rest(time.Since(b.started))
@@ -261,6 +291,12 @@ func (b *batch) flush(seq int64) error {
 	b.x.at[b.s.ID] = seq
 	b.at, b.items, b.events, b.bytes = seq, nil, 0, 0
 	b.x.rest(time.Since(b.started))
+	if err := b.x.catchUp(); err != nil {
+		return err
+	}
+	if _, indexed := b.x.at[b.s.ID]; !indexed {
+		return errGone
+	}
 	b.started = time.Now()
 	return nil
 }
