@@ -37,6 +37,12 @@ func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
 		return Status{}, err
 	}
 	if rec.State == event.StateDead {
+		// Kill writes the record before the agent has exited.
+		if e, err := g.lockOpened(ctx, id); err != nil {
+			return Status{}, err
+		} else if e != nil {
+			g.unlock(e)
+		}
 		if err := g.opener.projects.recheckSession(rec); err != nil { // no agent could start there
 			return Status{}, err
 		}
