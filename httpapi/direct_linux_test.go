@@ -30,10 +30,11 @@ type deliveries struct {
 	*sqlite.Store
 	taken atomic.Int64
 	left  chan struct{} // holds a value once a reader did not take all
+	waits chan struct{} // holds a value once a reader waits for events
 }
 
 func (d *deliveries) Deliver(session string, after int64, take func([]event.Event) bool) *store.Delivery {
-	return d.Store.Deliver(session, after, func(evs []event.Event) bool {
+	delivery := d.Store.Deliver(session, after, func(evs []event.Event) bool {
 		more := take(evs)
 		if more {
 			d.taken.Add(1)
@@ -45,6 +46,11 @@ func (d *deliveries) Deliver(session string, after int64, take func([]event.Even
 		}
 		return more
 	})
+	select {
+	case d.waits <- struct{}{}:
+	default:
+	}
+	return delivery
 }
 
 // A bothSite is served over TCP, where the goroutine that appends an event
@@ -88,7 +94,7 @@ func serveBoth(t *testing.T) *bothSite {
 			t.Error(err)
 		}
 	})
-	b := &bothSite{log: &deliveries{Store: st, left: make(chan struct{}, 1)}}
+	b := &bothSite{log: &deliveries{Store: st, left: make(chan struct{}, 1), waits: make(chan struct{}, 1)}}
 	b.site = serve(t, edit, func(_ *Config, g *gateway.Config) { g.Log = b.log })
 	b.rig.log = nil
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -450,6 +456,7 @@ func TestFullSocketLosesNoEvent(t *testing.T) {
 			b := serveBoth(t)
 			id := b.create()
 			next := b.seqs(way, b.dialBoth()[0], id)
+			<-b.log.waits // otherwise the stream's own goroutine may send everything
 			var n int64
 			text := strings.Repeat("x", 3000)
 			for full := false; n < 100_000 && !full; n++ {
