@@ -16,8 +16,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// replaceGit replaces git by a shell script. The caller gets the path of git and
-// of an empty file for notes, and returns the script.
+// replaceGit replaces git by the shell script that script returns. script
+// receives the path of git, and that of an empty file in which the shell script
+// may write notes. replaceGit returns the path of that file.
 func (rg *rig) replaceGit(script func(git, notes string) string) (notes string) {
 	rg.t.Helper()
 	git, err := exec.LookPath("git")

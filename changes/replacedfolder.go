@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 )
 
-// replacedFolder returns the path of a folder on the way to a file of dir that
-// something else, such as a file or a link, has replaced. For git, nothing
-// exists below it. It returns "" if there is none.
+// replacedFolder looks for a parent folder of a file in dir that is no folder any
+// more, because a file or a link has replaced it. For git, nothing exists below
+// it. replacedFolder returns the path of that folder, or "" if there is none.
 func replacedFolder(dir, path string) string {
 	for i := range len(path) {
 		if path[i] != '/' {
@@ -24,9 +24,10 @@ func replacedFolder(dir, path string) string {
 	return ""
 }
 
-// withoutReplaced returns the paths of files in dir that git update-index takes.
-// It rejects a file below a link, but removes all files below a path that it
-// adds to the index.
+// withoutReplaced leaves out the paths of files whose parent folder, now a link or
+// a file, is also among paths. git update-index fails for a path below a link.
+// When it adds the link or the file itself, it removes the paths below from the
+// index anyway.
 func withoutReplaced(dir string, paths []string) (out []string) {
 	among := make(map[string]bool, len(paths))
 	for _, p := range paths {

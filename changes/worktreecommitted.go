@@ -108,7 +108,7 @@ func (g *Git) checkContents(ctx context.Context, wr *repository, made []committe
 // cat-file --batch, and the rest of the output.
 func nextObject(out []byte) (content, rest []byte, ok bool) {
 	header, rest, ok := bytes.Cut(out, []byte("\n"))
-	f := strings.Fields(string(header)) // the id, the type and the size
+	f := strings.Fields(string(header)) // id, type and size
 	if !ok || len(f) != 3 {
 		return nil, nil, false
 	}
@@ -143,7 +143,7 @@ func (f committedFile) isSeen(content []byte) bool {
 	return is(withID) || is(lines(withID))
 }
 
-// shortSum returns the sum of the parts in the form that [seen] returns.
+// shortSum returns the hash of the joined parts, as [seen] returns it for a file.
 func shortSum(parts ...[]byte) string {
 	sum := sha256.New()
 	for _, p := range parts {

@@ -163,8 +163,9 @@ func (g *Git) commitAll(ctx context.Context, wr *repository, message string) (st
 	return made.Commit, err
 }
 
-// staysInside fails if commits change files outside of the project's folder,
-// like [Git.Commit]. between are the revisions that git diff compares.
+// staysInside fails, like [Git.Commit], if commits change files outside of the
+// project's folder. git diff compares the revisions in between, or the two sides
+// of a range such as "HEAD...abc".
 func (g *Git) staysInside(ctx context.Context, r *repository, w Worktree, between ...string) error {
 	if r.prefix == "" {
 		return nil

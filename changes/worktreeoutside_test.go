@@ -34,7 +34,7 @@ func TestMergeDoesNotFollowMovesOutOfFolder(t *testing.T) {
 // The agent makes the merge of two branches a second time, without what one of
 // them changes outside of the folder. Both merges have two common ancestors, and
 // compared with one of them, the agent has changed nothing outside.
-func TestMergeDoesNotUndoMergesOutsideOfFolder(t *testing.T) {
+func TestMergeThatRevertsFilesOutsideOfTheFolderFails(t *testing.T) {
 	testload.TakesLong(t)
 	for _, undone := range []string{"first", "second"} {
 		t.Run(undone, func(t *testing.T) {

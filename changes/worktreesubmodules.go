@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// submoduleMode is the mode that git gives to a submodule.
+// submoduleMode is the file mode of a submodule in git's index and trees.
 const submoduleMode = "160000"
 
 // keepsSubmodules fails if the move of the project's branch to a commit would

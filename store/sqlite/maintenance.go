@@ -73,8 +73,8 @@ func (s *Store) maintainLoop(ctx context.Context, after time.Duration) {
 	var retry time.Time        // when again fires; zero if it is nil
 	pause := erasePause
 	check := time.After(checkAfter)
-	// urgent reports whether deleted data can be erased now. That must not wait
-	// until many turns are compacted or much space is returned.
+	// urgent reports whether deleted data can be erased now. Compacting turns and
+	// returning free space can take minutes, so both stop when it is true.
 	urgent := func() bool {
 		return len(s.keeper.deleted) > 0 || !retry.IsZero() && !time.Now().Before(retry)
 	}

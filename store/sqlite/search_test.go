@@ -193,8 +193,8 @@ func TestSearchHoldsManyItemsOfOneSecond(t *testing.T) {
 	}
 }
 
-// A file can have more items of each second than the second has ids. Then each
-// item gets an id of the first second after all of them.
+// The index has 1,024 ids for each second. If a file has more items in each of
+// many seconds, every further item gets an id of a second after all of these.
 func TestSearchAddsItemsBehindManyFullSeconds(t *testing.T) {
 	x := openSearch(t, ownDir(t), "log")
 	const seconds = 3000
