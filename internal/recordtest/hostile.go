@@ -52,12 +52,12 @@ func tooLong(name string, v any) (found []string) {
 // field of an event or of the gateway's catalogue exceeds its bound. If fields
 // is not empty, only strings whose path ends in one of fields are grown.
 // Hostile also fails the test if there are fewer than least such strings. With
-// -short, size is at most 1 MiB.
+// -short, size is at most 64 KiB.
 func Hostile(t *testing.T, p runnel.Provider, in []byte, size, least int, fields ...string) {
 	t.Helper()
 	lines := All(t, in)
 	if testing.Short() {
-		size = min(size, 1<<20)
+		size = min(size, 64<<10)
 	}
 	grown := strings.Repeat("x", size)
 	paths := make(map[string]bool)

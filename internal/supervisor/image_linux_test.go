@@ -22,7 +22,7 @@ func TestImageIsOfThisSource(t *testing.T) {
 		return // no supervisor program is embedded
 	}
 	fresh := filepath.Join(t.TempDir(), "supervise")
-	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "supervise", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", fresh, "github.com/runnel-dev/runnel/cmd/supervise")
+	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "supervise", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", fresh, "github.com/runnel-dev/runnel/cmd/supervise")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

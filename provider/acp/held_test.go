@@ -10,6 +10,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // An agent can describe thousands of calls of a turn, and end none of them. The
@@ -41,6 +42,9 @@ func TestCallsOfATurnHoldLittleMemory(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "pieces of content" {
+				testload.TakesLong(t)
+			}
 			tr := newTranslator(Agent{Name: "unknown"})
 			for _, l := range withBegun(upd("tool_call", `"toolCallId":"begun","status":"pending"`)) {
 				agentconn.Feed(tr, l)

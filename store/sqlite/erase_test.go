@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/testload"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -40,6 +41,9 @@ func where(t *testing.T, dir, text string) (names []string) {
 func TestDeletedSessionLeavesNoBytes(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			if seed > 0 {
+				testload.TakesLong(t)
+			}
 			r := rand.New(rand.NewPCG(seed, seed))
 			dir := ownDir(t)
 			s := openTest(t, dir, small)
