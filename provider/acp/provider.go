@@ -248,9 +248,9 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 		return nil, err
 	}
 	if f := p.agent.quirks().startup.linkInState; f != nil && !opt.Sandbox.IsOn() {
-		if at := f(env); at != "" {
-			return nil, runnel.Fail(runnel.SessionCreateFailed, text.OneLine(at, 500)+" is a link, and "+p.DisplayName()+" would read and write without asking where it leads. "+
-				"If you did not create the link, something else did, such as an agent in a sandbox. Remove it")
+		if at, what := f(env); at != "" {
+			return nil, runnel.Fail(runnel.SessionCreateFailed, text.OneLine(at, 500)+" "+what+", and "+p.DisplayName()+" would read or write without asking where a link leads. "+
+				"If you did not make it so, something else did, such as an agent in a sandbox. Remove it")
 		}
 	}
 	if f := p.agent.quirks().startup.pinGit; f != nil && !opt.Trusted {

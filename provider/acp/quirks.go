@@ -61,9 +61,10 @@ type startupQuirks struct {
 	// losing its contents.
 	waitResumable func(ctx context.Context, env []string, session string) error
 	// linkInState returns the path of a link in the agent's state that lets the
-	// agent work elsewhere without asking; "" if there is none. An agent in a
+	// agent work elsewhere without asking, or of a folder that may have one; ""
+	// if there is none. what says for people what the path is. An agent in a
 	// sandbox can create such links.
-	linkInState func(env []string) string
+	linkInState func(env []string) (at, what string)
 	// keyLogin is the login type under which the agent uses the API key in its
 	// environment. The agent ignores the key if its settings select another
 	// one.

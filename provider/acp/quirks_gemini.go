@@ -3,7 +3,6 @@ package acp
 import (
 	"context"
 	"encoding/json"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -109,33 +108,6 @@ func geminiStored(env []string) string {
 		}
 	}
 	return dir
-}
-
-// geminiLink returns the path of a link in the folders that the agent has for
-// directories. The agent (0.61.0) reads all files in such a folder without
-// asking, wherever the folder is. It does the same in the folder plans of the
-// conversation that it continues, which lies in a folder with the conversation's
-// id. It also writes there.
-func geminiLink(env []string) string {
-	return linkBelow(geminiStored(env), 3)
-}
-
-// linkBelow returns the path of a link in a folder; "" if there is none. levels is
-// the number of levels of folders that it searches, the folder itself included.
-func linkBelow(dir string, levels int) string {
-	entries, _ := os.ReadDir(dir) // the agent cannot follow what cannot be read
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		if e.Type()&fs.ModeSymlink != 0 {
-			return path
-		}
-		if e.IsDir() && levels > 1 {
-			if found := linkBelow(path, levels-1); found != "" {
-				return found
-			}
-		}
-	}
-	return ""
 }
 
 // geminiLine reads a line of a stored conversation. Threads of subagents have

@@ -28,6 +28,8 @@ func qwen() *quirks {
 			contextSettings: func(env []string) []string {
 				return settingsIn(env, ".qwen", []string{"QWEN_HOME"}, "/etc/qwen-code")
 			},
+			linkInState: qwenLink,
+
 			keyLogin: "openai", settingsFile: inHome(".qwen", "settings.json"),
 
 			subagentTools: []string{"agent"}, subagentKey: "subagent_type", // asks in mode default, unless the user's settings allow it
