@@ -51,13 +51,16 @@ func enclosure(env, args []string, opt runnel.Options) *agentconn.Enclosure {
 		Logins:  within(".credentials.json"),
 		Copies:  copies,
 		Edit:    func(content []byte, brokered bool) []byte { return ownSettings(content, dir, brokered) },
-		Read:    within("settings.json", "CLAUDE.md", "agents", "commands", "skills", "plugins", "output-styles", "rules"),
+		Read:    within(readable...),
 		Private: []string{home},
 		Hosts:   []string{"api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"},
 		Temp:    []string{"CLAUDE_CODE_TMPDIR"},
 		Quiet:   Quiet(),
 	}
 }
+
+// readable are the settings in the agent's folder that it can read in a sandbox.
+var readable = []string{"settings.json", "CLAUDE.md", "agents", "commands", "skills", "plugins", "output-styles", "rules"}
 
 // StatePaths implements [runnel.StateKeeper].
 func (p *Provider) StatePaths() (paths []string) {

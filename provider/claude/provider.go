@@ -147,7 +147,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 	if err != nil {
 		return nil, err
 	}
-	if err := checkWorkDir(env, opt); err != nil {
+	if err := checkState(env, opt); err != nil {
 		return nil, err
 	}
 	tr := newTranslator()
