@@ -70,8 +70,8 @@ func claudeAgent() *quirks {
 	}
 }
 
-// claudeSubagents lists all names of the tools that start subagents.
-var claudeSubagents = []string{"Agent", "Task", "Workflow"}
+// claudeSubagents lists all names of the tools that start or continue subagents.
+var claudeSubagents = []string{"Agent", "Task", "Workflow", "SendMessage"}
 
 type claudeMeta struct {
 	ClaudeCode struct {

@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,9 +18,9 @@ func TestDisallowedToolsAreOneArgument(t *testing.T) {
 		{runnel.Options{}, ""},
 		{runnel.Options{ServerDisallowedTools: []string{"Bash", "mcp__mail"}}, "--disallowedTools=Bash,mcp__mail"},
 		{runnel.Options{Delegation: runnel.DelegateAsking}, ""},
-		{runnel.Options{Delegation: runnel.DelegateNever}, "--disallowedTools=Agent,Task,Workflow"},
+		{runnel.Options{Delegation: runnel.DelegateNever}, "--disallowedTools=Agent,Task,Workflow,SendMessage"},
 		{runnel.Options{ServerDisallowedTools: []string{"Task", "Bash"}}, "--disallowedTools=Task,Bash,Agent"},
-		{runnel.Options{ServerDisallowedTools: []string{"Bash", "Agent"}, Delegation: runnel.DelegateNever}, "--disallowedTools=Bash,Agent,Task,Workflow"},
+		{runnel.Options{ServerDisallowedTools: []string{"Bash", "Agent"}, Delegation: runnel.DelegateNever}, "--disallowedTools=Bash,Agent,Task,Workflow,SendMessage"},
 	} {
 		args, err := argv(tt.opt, false)
 		i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "--disallowedTools") })
@@ -37,7 +38,7 @@ func TestDelegateAskingSetsAnAskRuleForSubagentTools(t *testing.T) {
 	if err != nil || len(reqs) != 2 {
 		t.Fatalf("%+v, %v", reqs, err)
 	}
-	if text := string(reqs[1].Settings); text != `{"permissions":{"additionalDirectories":["/x"],"ask":["Agent","Task","Workflow"]}}` {
+	if text := string(reqs[1].Settings); text != `{"permissions":{"additionalDirectories":["/x"],"ask":["Agent","Task","Workflow","SendMessage"]}}` {
 		t.Error(text)
 	}
 }
@@ -61,6 +62,40 @@ func TestAgentLacksDisallowedTools(t *testing.T) {
 			t.Errorf("%d subagents ran, %d calls failed; want 0 and 1, without approvals\n%s", ran, failed, dump(evs))
 		}
 	})
+}
+
+// A message continues a subagent that an earlier turn has started. Without
+// delegation it fails, and if delegation asks, it needs an approval.
+func TestSubagentContinuesOnlyWithDelegation(t *testing.T) {
+	for name, c := range map[string]struct {
+		delegation runnel.Delegation
+		approvals  int
+	}{"never": {runnel.DelegateNever, 0}, "asking": {runnel.DelegateAsking, 1}} {
+		t.Run(name, func(t *testing.T) {
+			eachAgent(t, func(t *testing.T, r *rig) {
+				r.Play(costing(calls(agent("One", false, says("Ran."))), says("ok"))...)
+				r.Finish("")
+				session := r.agentSession()
+				found, err := filepath.Glob(filepath.Join(r.Home.Config, "projects", "*", session, "subagents", "agent-*.jsonl"))
+				if err != nil || len(found) != 1 {
+					t.Fatalf("subagents %q, %v", found, err)
+				}
+				id := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[0]), "agent-"), ".jsonl")
+				r.Conn.Close()
+				r.Opt.Resume, r.Conn, r.Opt.Delegation = session, nil, c.delegation
+				r.Play(costing(calls(use("SendMessage", args{"to": id, "summary": "Continue the work", "message": "More."})), says("ok"))...)
+				evs := r.Finish(deny)
+				if n := len(bodies[event.ApprovalRequested](evs)); n != c.approvals {
+					t.Errorf("%d approvals, want %d", n, c.approvals)
+				}
+				for _, it := range items(evs) {
+					if f, ok := it.Final.(event.FunctionCallOutput); ok && it.Name == "SendMessage" && !f.IsError {
+						t.Errorf("the subagent continued\n%s", dump(evs))
+					}
+				}
+			})
+		})
+	}
 }
 
 // delegated counts the calls that start subagents, by whether they succeeded.

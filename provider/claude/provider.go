@@ -97,9 +97,10 @@ var efforts = []string{"low", "medium", "high", "xhigh", "max"}
 // of Claude Code uses one of them; permission rules accept both.
 var subagentNames = []string{"Agent", "Task"}
 
-// subagentTools are all tools that can start subagents. A workflow is a script
-// that can start them.
-var subagentTools = append(slices.Clone(subagentNames), "Workflow")
+// subagentTools are all tools that can let a subagent work. A workflow is a script
+// that can start them, and a message continues a subagent that has ended, also
+// after a conversation was resumed.
+var subagentTools = append(slices.Clone(subagentNames), "Workflow", "SendMessage")
 
 // Takes implements [runnel.OptionTaker].
 func (*Provider) Takes() runnel.Takes {
