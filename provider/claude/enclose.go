@@ -20,10 +20,12 @@ import (
 // It cannot write the settings, whose hooks would run outside of the sandbox.
 // .claude.json names MCP servers, so the agent has a copy of it. The folders
 // shell-snapshots and session-env are its own, because the shells of other
-// sessions run the scripts in them. The folders tasks and file-history have a
-// folder for each conversation, of every project. The agent has reported the id
-// of its conversation, so it has these folders only if no other project has a
-// conversation with that id. args are the agent's arguments.
+// sessions run the scripts in them. So is file-history, which has the copies to
+// which the agent resets files in a terminal, wherever they are; without one it
+// makes no copies. The folder tasks has a folder for each conversation, of every
+// project. The agent has reported the id of its conversation, so it has this
+// folder only if no other project has a conversation with that id. args are the
+// agent's arguments.
 func enclosure(env, args []string, opt runnel.Options) *agentconn.Enclosure {
 	home, dir := configDir(env), opt.Dir
 	if home == "" {
@@ -44,7 +46,7 @@ func enclosure(env, args []string, opt runnel.Options) *agentconn.Enclosure {
 	}
 	state := within(filepath.Join("projects", slug(dir)))
 	if id := conversationOf(args); id != "" && !storedElsewhere(home, dir, id) {
-		state = append(state, within(filepath.Join("tasks", id), filepath.Join("file-history", id))...)
+		state = append(state, within(filepath.Join("tasks", id))...)
 	}
 	return &agentconn.Enclosure{
 		State:   state,

@@ -136,7 +136,8 @@ func runGit(t *testing.T, dir string, args ...string) {
 }
 
 // An agent that reports the id of another project's conversation does not get
-// that conversation's copies of files.
+// that conversation's tasks. No agent gets the copies to which a later session
+// without a sandbox resets files.
 func TestSandboxHasNoStateOfAnotherProjectsConversation(t *testing.T) {
 	const own, other = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 	home, dir := t.TempDir(), t.TempDir()
@@ -151,7 +152,7 @@ func TestSandboxHasNoStateOfAnotherProjectsConversation(t *testing.T) {
 	}
 	for id, want := range map[string]bool{own: true, other: false} {
 		e := enclosure([]string{"CLAUDE_CONFIG_DIR=" + home}, []string{"--resume=" + id}, runnel.Options{Dir: dir})
-		if got := slices.Contains(e.State, filepath.Join(home, "file-history", id)); got != want || slices.Contains(e.State, filepath.Join(home, "tasks", id)) != want {
+		if got := slices.Contains(e.State, filepath.Join(home, "tasks", id)); got != want || slices.Contains(e.State, filepath.Join(home, "file-history", id)) {
 			t.Errorf("%s: %q", id, e.State)
 		}
 	}
