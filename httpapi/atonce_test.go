@@ -2,11 +2,9 @@ package httpapi
 
 import (
 	"context"
-	"iter"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -80,79 +78,6 @@ func TestFilesAtOnceAreBounded(t *testing.T) {
 			}
 		}
 	})
-}
-
-// gated is a log whose reads stop until they may go on, once stop is set.
-type gated struct {
-	*runnel.Memory
-	stop *atomic.Bool
-	at   chan struct{}
-	on   chan struct{}
-}
-
-func (l gated) Read(ctx context.Context, session string, after int64) iter.Seq2[event.Event, error] {
-	return func(yield func(event.Event, error) bool) {
-		if l.stop.Load() {
-			l.at <- struct{}{}
-			<-l.on
-		}
-		for ev, err := range l.Memory.Read(ctx, session, after) {
-			if !yield(ev, err) {
-				return
-			}
-		}
-	}
-}
-
-// A page of the history takes several times the memory of its longest item
-// while it is read. A credential that requests many pages at once therefore
-// waits, and others do not.
-func TestHistoryPagesAtOnceAreBounded(t *testing.T) {
-	for _, query := range []string{"before=0", "before=3", "after=0"} {
-		t.Run(query, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const all = 30
-				log := gated{stop: new(atomic.Bool), at: make(chan struct{}, 10*all), on: make(chan struct{})}
-				rg := newRig(t, func(_ *Config, g *gateway.Config) {
-					log.Memory = g.Log.(*runnel.Memory)
-					g.Log = log
-				})
-				id := rg.create()
-				rg.prompt(id, `{"steps":[{"text":"hello"}]}`)
-				synctest.Wait()
-				greedy, other := rg.mint(auth.Read), rg.mint(auth.Read)
-				log.stop.Store(true)
-				answers := make(chan int, 2*all)
-				get := func(token string) {
-					rg.token = token
-					r := rg.request("GET", "/api/session/"+id+"/items?"+query, "")
-					go func() {
-						w := httptest.NewRecorder()
-						rg.ServeHTTP(w, r)
-						answers <- w.Code
-					}()
-				}
-				for range all {
-					get(greedy)
-				}
-				synctest.Wait()
-				if n := len(log.at); n != 4 {
-					t.Errorf("%d pages were read at once, want 4", n)
-				}
-				get(other)
-				synctest.Wait()
-				if n := len(log.at); n != 5 {
-					t.Errorf("%d pages were read with that of another credential, want 5", n)
-				}
-				close(log.on)
-				for range all + 1 {
-					if code := <-answers; code != http.StatusOK {
-						t.Errorf("got %d", code)
-					}
-				}
-			})
-		})
-	}
 }
 
 // slow is a store whose searches and totals take until they may end.

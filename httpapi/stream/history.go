@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel"
-	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/upsert"
 )
@@ -192,7 +191,7 @@ func (s *Streams) Items(w http.ResponseWriter, r *http.Request) error {
 	}
 	history := newHistoryReader(s.cfg.Gateway.Log(), id, from, after)
 	history.bytes = pageChunk
-	c, err := s.nextInTurn(r.Context(), history)
+	c, err := history.next(r.Context())
 	if err != nil {
 		return err
 	}
@@ -203,30 +202,9 @@ func (s *Streams) Items(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// maxPages is how many pages of the history one credential reads at the same
-// time; further requests wait. Reading a page takes several times the memory of
-// its longest item. The text of an answer counts for [Limits.UnreadBytes]
-// instead, because its client decides how long it takes.
-const maxPages = 4
-
-// nextInTurn reads the next chunk of the history.
-func (s *Streams) nextInTurn(ctx context.Context, history *historyReader) (chunk, error) {
-	leave, err := s.pages.Enter(ctx, access.Caller(ctx).ID)
-	if err != nil {
-		return chunk{}, err
-	}
-	defer leave()
-	return history.next(ctx)
-}
-
 // itemsBefore returns the page of the history that ends before a position. 0
 // stands for the end of the log, and so does every position beyond it.
 func (s *Streams) itemsBefore(ctx context.Context, id string, before, limit int64) (ItemsAnswer, error) {
-	leave, err := s.pages.Enter(ctx, access.Caller(ctx).ID)
-	if err != nil {
-		return ItemsAnswer{}, err
-	}
-	defer leave()
 	st, err := s.cfg.Gateway.Log().State(ctx, id)
 	if err != nil {
 		return ItemsAnswer{}, errUnreadable(ctx, err)
@@ -291,7 +269,7 @@ func (s *Streams) items(w http.ResponseWriter, r *http.Request, history *history
 		if last {
 			break
 		}
-		if c, err = s.nextInTurn(r.Context(), history); err != nil {
+		if c, err = history.next(r.Context()); err != nil {
 			if r.Context().Err() == nil {
 				s.cfg.Reply.Explain(r.Context(), err) // logs err
 			}

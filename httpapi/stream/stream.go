@@ -18,7 +18,6 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/command"
 	"github.com/runnel-dev/runnel/httpapi/reply"
-	"github.com/runnel-dev/runnel/internal/atonce"
 )
 
 // Config configures Streams. All of it is required.
@@ -81,7 +80,6 @@ type Streams struct {
 	unread    unread
 	deletions deletions
 	encoded   encoded
-	pages     atonce.Limit // requests that read the history, by credential
 
 	ctx  context.Context // ends with errShutdown, which ends all streams
 	stop context.CancelCauseFunc
@@ -89,7 +87,7 @@ type Streams struct {
 
 // New returns Streams. It starts no goroutines.
 func New(cfg Config) *Streams {
-	s := &Streams{cfg: cfg, pages: atonce.Limit{Most: maxPages}}
+	s := &Streams{cfg: cfg}
 	s.unread.limit, s.unread.reached = cfg.Limits.UnreadBytes, func() { cfg.Reached("max-unread-mib") }
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	return s
