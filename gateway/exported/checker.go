@@ -28,7 +28,6 @@ type turn struct {
 	asked   map[string]int // line of the request, by approval; 0: the approval is resolved
 	running int            // items and approvals that have not ended
 	types   map[string]event.ItemType
-	sizes   map[string]int // bytes of the text so far, by item that has not ended
 }
 
 func newChecker() *checker {
@@ -104,7 +103,7 @@ func (c *checker) turn(line int, ev event.Event) (*turn, error) {
 	if start, ok := ev.Body.(event.ItemStart); !response && (!ok || start.ItemID != runnel.UserItemID(ev.Turn)) {
 		return nil, refuse(line, "%s: its turn has not begun", event.Type(ev.Body))
 	}
-	t = &turn{line: line, items: make(map[string]int), asked: make(map[string]int), types: make(map[string]event.ItemType), sizes: make(map[string]int)}
+	t = &turn{line: line, items: make(map[string]int), asked: make(map[string]int), types: make(map[string]event.ItemType)}
 	c.open[ev.Turn] = t
 	return t, nil
 }
@@ -147,18 +146,20 @@ func (t *turn) judge(line int, ev event.Event) string {
 		if typ, ok := t.types[b.ItemID]; ok && typ != b.FinalItem.ItemType() {
 			return "finalItem.type: is not that of the item's start"
 		}
-		return t.finishItem(b.ItemID)
+		return t.finish(t.items, b.ItemID, "itemId")
 	}
 	if !t.started && !fact(ev.Body) {
 		return "response_start is missing"
 	}
 	switch b := ev.Body.(type) {
 	case event.ItemDelta:
-		return t.grow(b)
+		if t.items[b.ItemID] == 0 {
+			return "itemId: no such item is open"
+		}
 	case event.ItemError:
-		return t.finishItem(b.ItemID)
+		return t.finish(t.items, b.ItemID, "itemId")
 	case event.ItemCancelled:
-		return t.finishItem(b.ItemID)
+		return t.finish(t.items, b.ItemID, "itemId")
 	case event.ApprovalRequested:
 		if _, again := t.asked[b.Approval.ID]; again {
 			return "approval.id: occurs twice"
@@ -185,26 +186,9 @@ func (t *turn) begin(line int, ev event.Event, b event.ItemStart) string {
 	if !strings.HasPrefix(b.ItemID, ev.Turn+":") {
 		return "itemId: does not begin with the id of its turn"
 	}
-	t.items[b.ItemID], t.types[b.ItemID], t.sizes[b.ItemID] = line, b.ItemType, len(b.InitialContent)
+	t.items[b.ItemID], t.types[b.ItemID] = line, b.ItemType
 	t.running++
 	return ""
-}
-
-// grow adds a delta. The engine cuts the text of an item at the same size,
-// which bounds the memory of its readers.
-func (t *turn) grow(b event.ItemDelta) string {
-	if t.items[b.ItemID] == 0 {
-		return "itemId: no such item is open"
-	}
-	if t.sizes[b.ItemID] += len(b.DeltaContent); t.sizes[b.ItemID] > event.MaxText {
-		return fmt.Sprintf("deltaContent: the item has more than %d bytes of text", event.MaxText)
-	}
-	return ""
-}
-
-func (t *turn) finishItem(id string) string {
-	delete(t.sizes, id)
-	return t.finish(t.items, id, "itemId")
 }
 
 // finish ends an item or an approval.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -206,21 +205,6 @@ func TestReadIsBounded(t *testing.T) {
 	}
 	if runnel.CodeOf(err) != runnel.PayloadTooLarge {
 		t.Error(err)
-	}
-}
-
-// The engine cuts the text of an item, so no export has a longer one. Without
-// the bound, each reader of the item would take many times its size in memory.
-func TestReadRefusesItemWithMoreTextThanTheEngineKeeps(t *testing.T) {
-	const part = 1 << 20
-	deltas := slices.Repeat([]string{strings.Replace(delta, `"a"`, `"`+strings.Repeat("x", part)+`"`, 1)}, event.MaxText/part)
-	whole := append([]string{begins, starts}, deltas...)
-	if _, err := read(strings.NewReader(of(append(slices.Clone(whole), done, ends)...))); err != nil {
-		t.Errorf("text of exactly %d bytes: %v", event.MaxText, err)
-	}
-	_, err := read(strings.NewReader(of(append(whole, delta, done, ends)...)))
-	if runnel.CodeOf(err) != runnel.InvalidRequest || !strings.Contains(err.Error(), "line 11: item_delta: deltaContent: ") {
-		t.Errorf("one byte more: %v", err)
 	}
 }
 
