@@ -19,6 +19,7 @@ type checker struct {
 	items   int            // items and approvals of open turns
 	most    int            // maximum of items
 	running int            // items and approvals that have not ended
+	text    int            // bytes of the text of items that have not ended
 }
 
 type turn struct {
@@ -28,6 +29,7 @@ type turn struct {
 	asked   map[string]int // line of the request, by approval; 0: the approval is resolved
 	running int            // items and approvals that have not ended
 	types   map[string]event.ItemType
+	text    map[string]int // bytes of the text of each item that has not ended
 }
 
 func newChecker() *checker {
@@ -64,12 +66,46 @@ func (c *checker) check(line int, ev event.Event) error {
 	if c.running += t.running - running; c.running > event.MaxOpenItems {
 		return runnel.Fail(runnel.PayloadTooLarge, fmt.Sprintf("line %d: more than %d items have not ended here", line, event.MaxOpenItems))
 	}
+	if why := c.weigh(t, ev.Body); why != "" {
+		return runnel.Fail(runnel.PayloadTooLarge, fmt.Sprintf("line %d: %s", line, why))
+	}
 	if event.Ends(ev.Body) {
 		delete(c.open, ev.Turn)
 		c.items -= t.size()
 		c.over[ev.Turn] = line
 	}
 	return nil
+}
+
+// weigh counts the text of the items of t that have not ended. It returns why
+// they have too much text, or "".
+func (c *checker) weigh(t *turn, b event.Body) string {
+	id, size := "", 0
+	switch b := b.(type) {
+	case event.ItemStart:
+		id, size = b.ItemID, len(b.InitialContent)
+	case event.ItemDelta:
+		id, size = b.ItemID, len(b.DeltaContent)
+	case event.ItemDone:
+		id, size = b.ItemID, -t.text[b.ItemID]
+	case event.ItemError:
+		id, size = b.ItemID, -t.text[b.ItemID]
+	case event.ItemCancelled:
+		id, size = b.ItemID, -t.text[b.ItemID]
+	default:
+		return ""
+	}
+	c.text += size
+	if t.text[id] += size; t.text[id] <= 0 {
+		delete(t.text, id)
+	}
+	switch {
+	case t.text[id] > maxText:
+		return fmt.Sprintf("an item has more than %d bytes of text", maxText)
+	case c.text > maxOpenText:
+		return fmt.Sprintf("the items that have not ended here have more than %d bytes of text", maxOpenText)
+	}
+	return ""
 }
 
 // place checks the session and the position of ev.
@@ -103,7 +139,7 @@ func (c *checker) turn(line int, ev event.Event) (*turn, error) {
 	if start, ok := ev.Body.(event.ItemStart); !response && (!ok || start.ItemID != runnel.UserItemID(ev.Turn)) {
 		return nil, refuse(line, "%s: its turn has not begun", event.Type(ev.Body))
 	}
-	t = &turn{line: line, items: make(map[string]int), asked: make(map[string]int), types: make(map[string]event.ItemType)}
+	t = &turn{line: line, items: make(map[string]int), asked: make(map[string]int), types: make(map[string]event.ItemType), text: make(map[string]int)}
 	c.open[ev.Turn] = t
 	return t, nil
 }

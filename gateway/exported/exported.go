@@ -29,6 +29,10 @@ const (
 	maxTurns = 100_000
 	maxItems = 1_000_000 // items and approvals of the turns that have not ended, at any place in the file
 
+	// A reader of the session holds the text of every item that has not ended.
+	maxText     = 2 * event.MaxText // bytes of one item; the engine cuts it at MaxText, before secrets are replaced by longer marks
+	maxOpenText = 64 << 20          // bytes of the items that have not ended, at any place in the file
+
 	// maxParts bounds the members and elements in the JSON of a line, because
 	// a decoded part may take many times the bytes that it has in the file.
 	maxParts = 1 << 19

@@ -251,6 +251,58 @@ func TestItemsOfOpenTurnsAreBounded(t *testing.T) {
 	t.Error("more items are open than a turn may have")
 }
 
+// Every reader of a session holds an item that has not ended. The engine cuts
+// items that are longer, so no export has them.
+func TestTextsOfItemsAreBounded(t *testing.T) {
+	piece := strings.Repeat("x", event.MaxText/4)
+	item := func(log *checker, seq *int64, id string, pieces int) (err error) {
+		check := func(b event.Body) {
+			*seq++
+			if err == nil {
+				err = log.check(int(*seq), event.Event{Session: "s", Seq: *seq, Turn: "t", Body: b})
+			}
+		}
+		check(event.ItemStart{ItemID: id, ItemType: event.TypeMessage, InitialContent: piece})
+		for range pieces - 1 {
+			check(event.ItemDelta{ItemID: id, DeltaContent: piece})
+		}
+		return err
+	}
+	begin := func() (*checker, *int64) {
+		log, seq := newChecker(), new(int64(1))
+		if err := log.check(1, event.Event{Session: "s", Seq: 1, Turn: "t", Body: event.ResponseStart{}}); err != nil {
+			t.Fatal(err)
+		}
+		return log, seq
+	}
+	log, seq := begin()
+	if err := item(log, seq, "t:long", 4); err != nil {
+		t.Errorf("an item of the engine is refused: %v", err)
+	}
+	if err := item(log, seq, "t:longer", 4*maxText/event.MaxText+1); runnel.CodeOf(err) != runnel.PayloadTooLarge {
+		t.Errorf("an item of more than %d bytes: got %v", maxText, err)
+	}
+	log, seq = begin()
+	for i := range 3 * maxOpenText / event.MaxText { // what has ended does not count
+		id := fmt.Sprint("t:ended", i)
+		err := item(log, seq, id, 4)
+		*seq++
+		err = errors.Join(err, log.check(int(*seq), event.Event{Session: "s", Seq: *seq, Turn: "t", Body: event.ItemCancelled{ItemID: id}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range maxOpenText/event.MaxText + 1 {
+		if err := item(log, seq, fmt.Sprint("t:open", i), 4); err != nil {
+			if runnel.CodeOf(err) != runnel.PayloadTooLarge || i < maxOpenText/event.MaxText {
+				t.Errorf("item %d: got %v", i, err)
+			}
+			return
+		}
+	}
+	t.Errorf("more than %d bytes of text are in items that have not ended", maxOpenText)
+}
+
 type rand struct{}
 
 func (rand) Read(p []byte) (int, error) { return len(p), nil }
