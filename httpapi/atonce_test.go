@@ -2,9 +2,13 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
+	"iter"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -12,6 +16,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -80,6 +85,104 @@ func TestFilesAtOnceAreBounded(t *testing.T) {
 	})
 }
 
+// reading is a log of which nothing is read, once it stops, until it may go on.
+type reading struct {
+	*runnel.Memory
+	stops *atomic.Bool
+	at    chan struct{}
+	on    chan struct{}
+}
+
+func (l reading) Read(ctx context.Context, session string, after int64) iter.Seq2[event.Event, error] {
+	if l.stops.Load() {
+		l.at <- struct{}{}
+		<-l.on
+	}
+	return l.Memory.Read(ctx, session, after)
+}
+
+// A page of a session's history takes as much memory as the longest items, which
+// may have many megabytes, and the time to read them. A credential that
+// requests many pages at once therefore waits, and others do not.
+func TestPagesOfHistoryAtOnceAreBounded(t *testing.T) {
+	stopping := func(log *reading) func(*Config, *gateway.Config) {
+		return func(_ *Config, g *gateway.Config) {
+			*log = reading{g.Log.(*runnel.Memory), new(atomic.Bool), make(chan struct{}, 1000), make(chan struct{})}
+			g.Log = *log
+		}
+	}
+	for _, query := range []string{"?before=0", "?before=3&limit=1", "?after=0"} {
+		t.Run(query, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log reading
+				rg := newRig(t, stopping(&log))
+				id := rg.create()
+				rg.prompt(id, "demo")
+				greedy, other := rg.mint(auth.Read), rg.mint(auth.Read)
+				answers := make(chan int, 100)
+				get := func(token string) {
+					rg.token = token
+					r := rg.request("GET", "/api/session/"+id+"/items"+query, "")
+					go func() {
+						w := httptest.NewRecorder()
+						rg.ServeHTTP(w, r)
+						answers <- w.Code
+					}()
+				}
+				synctest.Wait()
+				log.stops.Store(true)
+				for range 40 {
+					get(greedy)
+				}
+				synctest.Wait()
+				alone := len(log.at)
+				get(other)
+				synctest.Wait()
+				if alone != stream.PagesAtOnce || len(log.at) != alone+1 {
+					t.Errorf("%d pages were read at once, and %d with that of another credential; want %d and one more", alone, len(log.at), stream.PagesAtOnce)
+				}
+				close(log.on)
+				for range 41 {
+					if code := <-answers; code != http.StatusOK {
+						t.Errorf("got %d", code)
+					}
+				}
+			})
+		})
+	}
+	for _, message := range []map[string]any{
+		{"type": "session:items"}, {"type": "session:subscribe", "limit": 10},
+	} {
+		t.Run(fmt.Sprint(message["type"]), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log reading
+				s := serve(t, stopping(&log))
+				id := s.create()
+				s.prompt(id, "demo")
+				var conns []net.Conn
+				for range 3 * stream.PagesAtOnce {
+					conns = append(conns, s.unreadSocket(stream.FamilyUpsert))
+				}
+				synctest.Wait()
+				log.stops.Store(true)
+				message["sessionId"] = id
+				for _, c := range conns {
+					sendText(t, c, message)
+				}
+				synctest.Wait()
+				if n := len(log.at); n != stream.PagesAtOnce {
+					t.Errorf("%d pages were read at once, want %d", n, stream.PagesAtOnce)
+				}
+				close(log.on)
+				for _, c := range conns {
+					_ = c.Close()
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
+
 // slow is a store whose searches and totals take until they may end.
 type slow struct {
 	store.Catalogue
@@ -108,6 +211,73 @@ func (slow) Size() int64                                                      { 
 func (slow) Close() error                                                     { return nil }
 func (slow) AddItems(context.Context, store.SearchSession, int64, int64, ...store.SearchItem) error {
 	return nil
+}
+
+// queueing is a catalogue that reads the queue of a session only once it may.
+type queueing struct {
+	store.Catalogue
+	at chan string
+	on chan struct{}
+}
+
+func (q queueing) Queue(ctx context.Context, session string) ([]store.Queued, error) {
+	if session != "" {
+		q.at <- session
+		<-q.on
+	}
+	return q.Catalogue.Queue(ctx, session)
+}
+
+// A preview of a deletion examines the session's worktree, as a request about
+// the worktree does. Both wait together.
+func TestPreviewsOfDeletionsAtOnceAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const all = 10 * maxFilesAtOnce
+		stop := queueing{at: make(chan string, 100), on: make(chan struct{})}
+		rg := newRig(t, func(c *Config, g *gateway.Config) {
+			stop.Catalogue = g.Catalogue
+			g.Catalogue = stop
+			c.Limits.FileRequests = all
+		})
+		rg.project(nil)
+		of := "/api/session/" + rg.create()
+		answers := make(chan int, 2*all)
+		get := func(token, path string) {
+			rg.token = token
+			r := rg.request("GET", of+path, "")
+			go func() {
+				w := httptest.NewRecorder()
+				rg.ServeHTTP(w, r)
+				answers <- w.Code
+			}()
+		}
+		greedy, other := rg.mint(auth.Read), rg.mint(auth.Read)
+		for range all {
+			get(greedy, "/deletion")
+		}
+		synctest.Wait()
+		if n := len(stop.at); n != maxFilesAtOnce {
+			t.Errorf("%d previews were made at once, want %d", n, maxFilesAtOnce)
+		}
+		get(greedy, "/git")
+		synctest.Wait()
+		if n := len(answers); n != 0 {
+			t.Errorf("%d requests did not wait", n)
+		}
+		get(other, "/git")
+		synctest.Wait()
+		if n := len(answers); n != 1 {
+			t.Errorf("%d of the others were answered, want 1", n)
+		}
+		close(stop.on)
+		codes := make(map[int]int)
+		for range all + 2 {
+			codes[<-answers]++
+		}
+		if codes[http.StatusOK] != all+1 || codes[http.StatusTooManyRequests] != 1 { // the last one of greedy is too many in a minute
+			t.Errorf("got %v", codes)
+		}
+	})
 }
 
 // Two searches run at a time. One credential, even one for a project without

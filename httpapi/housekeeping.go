@@ -22,7 +22,7 @@ type (
 )
 
 func (s *sessions) housekeepingRoutes() []route {
-	return []route{
+	return inTurn(&s.atOnce, []route{ // a preview of a deletion examines the worktree
 		handleJSON(route{path: "/api/session/{id}/rename", scope: auth.Send, name: "renameSession",
 			summary: "Rename a session", about: "The title stays when the agent reports another title, and when the session or the server restarts. Streams receive it as session_updated with titleBy: user.",
 			fails: []runnel.Code{runnel.SessionDead}}, s.rename),
@@ -31,11 +31,11 @@ func (s *sessions) housekeepingRoutes() []route {
 			fails: []runnel.Code{runnel.SessionDead, runnel.TurnInProgress}}, s.archive),
 		handle(route{path: "/api/session/{id}/deletion", scope: auth.Read, name: "previewDeletion",
 			summary: "Preview the deletion of a session", about: "Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing. Fails as the deletion would, if the agent's stored conversations cannot be read.",
-			fails: []runnel.Code{runnel.AgentError}}, s.deletion),
+			fails: []runnel.Code{runnel.AgentError}}, asking(s, s.deletion)),
 		handle(route{method: http.MethodDelete, path: "/api/session/{id}", scope: auth.Send, name: "deleteSession",
 			summary: "Delete a session", about: "Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted. Fails with AGENT_ERROR and changes nothing if the agent's stored conversations cannot be read, because the conversation could then appear again in lists and in the search.",
 			fails: []runnel.Code{runnel.AgentError}}, s.delete),
-	}
+	})
 }
 
 func (s *sessions) rename(r *http.Request, in renameRequest) (gateway.Status, error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/upsert"
 )
@@ -164,6 +165,11 @@ func (s *Streams) Items(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	leave, err := s.pages.Enter(r.Context(), access.Caller(r.Context()).ID) // until the answer is written, because it is in memory until then
+	if err != nil {
+		return err
+	}
+	defer leave()
 	if q := r.URL.Query(); q.Has("before") {
 		if q.Has("after") {
 			return reply.Invalid("before: not together with after")

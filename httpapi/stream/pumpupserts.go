@@ -124,13 +124,17 @@ func (p *pump) upsertsFromEnd(ctx context.Context, got *progress) error {
 		}
 		got.end = st.Head
 	}
+	leave, err := p.k.s.pages.Enter(ctx, p.k.id.ID)
+	if err != nil {
+		return err
+	}
 	var page runnel.Page
-	var err error
 	if got.sent == nil {
 		page, err = past.Tail(ctx, p.pacer, got.end, p.limit)
 	} else {
 		page, err = past.TailFrom(ctx, p.pacer, got.first, got.end)
 	}
+	leave()
 	if err != nil {
 		return errUnreadable(ctx, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/command"
 	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/internal/atonce"
 )
 
 // Config configures Streams. All of it is required.
@@ -77,6 +78,7 @@ type Streams struct {
 	open      counter
 	exports   counter
 	follows   counter // subscriptions of all WebSockets
+	pages     atonce.Limit
 	unread    unread
 	deletions deletions
 	encoded   encoded
@@ -85,9 +87,14 @@ type Streams struct {
 	stop context.CancelCauseFunc
 }
 
+// PagesAtOnce is how many pages of the history of sessions the server reads for
+// one credential at the same time; the others wait. A page takes as much memory
+// as the items that it is made from, of which each may have some megabytes.
+const PagesAtOnce = 4
+
 // New returns Streams. It starts no goroutines.
 func New(cfg Config) *Streams {
-	s := &Streams{cfg: cfg}
+	s := &Streams{cfg: cfg, pages: atonce.Limit{Most: PagesAtOnce}}
 	s.unread.limit, s.unread.reached = cfg.Limits.UnreadBytes, func() { cfg.Reached("max-unread-mib") }
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	return s

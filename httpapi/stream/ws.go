@@ -453,6 +453,11 @@ func (k *socket) items(in itemsMessage) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	leave, err := k.s.pages.Enter(k.ctx, k.id.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	return k.s.itemsBefore(k.ctx, id, in.Before, cmp.Or(in.Limit, historyEntries))
 }
 
