@@ -176,10 +176,13 @@ func (as Approvals) DenyUnasked(ctx context.Context, ref, approval string, d run
 // the error. It decides nothing if the rule does not decide the approval as d
 // does, or is not for the project to which ctx is limited.
 //
+// DecideAndRemember calls record with the rule before it stores the rule. If
+// record fails, nothing is decided; nil records nothing.
+//
 // The rule is on the disk before the decision is in the log. If the server is
 // killed in between, the next server finds the approval open and decides it by
 // the rule, or, if its turn has ended, has the rule for later approvals.
-func (as Approvals) DecideAndRemember(ctx context.Context, ref, approval string, d runnel.Decision, r store.Rule) (store.Rule, error) {
+func (as Approvals) DecideAndRemember(ctx context.Context, ref, approval string, d runnel.Decision, r store.Rule, record func(store.Rule) error) (store.Rule, error) {
 	e, err := as.asking(ctx, ref)
 	if err != nil {
 		return r, err
@@ -187,6 +190,11 @@ func (as Approvals) DecideAndRemember(ctx context.Context, ref, approval string,
 	defer as.g.sessions.release(e)
 	if r, err = remembered(ctx, e, approval, d, r); err != nil {
 		return r, err
+	}
+	if record != nil {
+		if err := record(r); err != nil {
+			return r, err
+		}
 	}
 	// The rule takes effect only after the decision. Otherwise a judge that still
 	// runs could find the rule and decide instead of the caller. The decision

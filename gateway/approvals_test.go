@@ -170,7 +170,7 @@ func TestRuleIsStoredBeforeTheDecisionThatItRemembers(t *testing.T) {
 	id := d.create(t, g)
 	a, _ := d.answered(t, g, id, "git log -p")
 	yes := runnel.Decision{Choice: "allow", ArgumentsDigest: a.ArgumentsDigest}
-	if _, err := g.Approvals().DecideAndRemember(t.Context(), id, a.ID, yes, command("", "git log -p")); err != nil {
+	if _, err := g.Approvals().DecideAndRemember(t.Context(), id, a.ID, yes, command("", "git log -p"), nil); err != nil {
 		t.Fatal(err)
 	}
 	d.untilIdle(t, g, id)
@@ -210,7 +210,7 @@ func TestDecisionIsRemembered(t *testing.T) {
 		"an approval of nothing that is seen": {runnel.Decision{Choice: "allow"}, open.Suggested[0], runnel.InvalidRequest},
 		"an answer about other arguments":     {runnel.Decision{Choice: "allow", ArgumentsDigest: "0"}, open.Suggested[0], runnel.ApprovalGone},
 	} {
-		_, err := g.Approvals().DecideAndRemember(t.Context(), id, a.ID, tc.d, tc.rule)
+		_, err := g.Approvals().DecideAndRemember(t.Context(), id, a.ID, tc.d, tc.rule, nil)
 		if runnel.CodeOf(err) != tc.code {
 			t.Errorf("%s: %v, want %s", what, err, tc.code)
 		}
@@ -218,7 +218,7 @@ func TestDecisionIsRemembered(t *testing.T) {
 	if list := g.Approvals().Rules(); len(list) != 0 {
 		t.Fatalf("a decision that failed left rules: %+v", list)
 	}
-	rule, err := g.Approvals().DecideAndRemember(t.Context(), id, a.ID, yes, open.Suggested[1])
+	rule, err := g.Approvals().DecideAndRemember(t.Context(), id, a.ID, yes, open.Suggested[1], nil)
 	if err != nil || rule.ID != 1 || rule.Effect != store.EffectAllow {
 		t.Fatalf("%+v, %v", rule, err)
 	}
@@ -226,7 +226,7 @@ func TestDecisionIsRemembered(t *testing.T) {
 	if _, r := d.answered(t, g, id, "git log --stat"); r.Choice != "allow" || !strings.HasPrefix(r.Reason, "allowed by rule 1,") {
 		t.Errorf("%+v", r)
 	}
-	if _, err := g.Approvals().DecideAndRemember(t.Context(), id, a.ID, yes, open.Suggested[0]); runnel.CodeOf(err) != runnel.ApprovalGone {
+	if _, err := g.Approvals().DecideAndRemember(t.Context(), id, a.ID, yes, open.Suggested[0], nil); runnel.CodeOf(err) != runnel.ApprovalGone {
 		t.Errorf("an approval that is over: %v", err)
 	}
 	if _, err := g.Approvals().Open(t.Context(), id, a.ID); runnel.CodeOf(err) != runnel.ApprovalGone {
@@ -288,7 +288,7 @@ func TestRuleOfAProjectDoesNotFollowALinkOutOfIt(t *testing.T) {
 		r.ProjectDir = dir
 		_, err := g.Approvals().AddRule(ctx, r)
 		wantCode(t, err, runnel.Forbidden)
-		_, err = g.Approvals().DecideAndRemember(ctx, id, a.ID, yes, r)
+		_, err = g.Approvals().DecideAndRemember(ctx, id, a.ID, yes, r, nil)
 		wantCode(t, err, runnel.Forbidden)
 	}
 	if list := g.Approvals().Rules(); len(list) != 0 {
@@ -296,7 +296,7 @@ func TestRuleOfAProjectDoesNotFollowALinkOutOfIt(t *testing.T) {
 	}
 	own := command(store.EffectAllow, "git status")
 	own.ProjectDir = d.dir
-	if _, err := g.Approvals().DecideAndRemember(ctx, id, a.ID, yes, own); err != nil {
+	if _, err := g.Approvals().DecideAndRemember(ctx, id, a.ID, yes, own, nil); err != nil {
 		t.Errorf("the approval was decided together with a rule of another folder: %v", err)
 	}
 	d.untilIdle(t, g, id)

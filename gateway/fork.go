@@ -24,6 +24,23 @@ type Forks struct{ g *Gateway }
 // ForksOf returns the forks of g.
 func ForksOf(g *Gateway) Forks { return Forks{g} }
 
+// Options returns the options that a session itself has, which a fork of it gets,
+// too.
+func (f Forks) Options(ctx context.Context, ref string) (runnel.Options, error) {
+	id, err := f.g.importer.resolve(ctx, ref, "", false)
+	if err != nil {
+		return runnel.Options{}, err
+	}
+	rec, err := f.g.opener.record(ctx, id)
+	if err != nil {
+		return runnel.Options{}, err
+	}
+	if e := f.g.sessions.peek(id); e != nil {
+		rec, _ = e.snapshot()
+	}
+	return decodeOptions(f.g.cfg.Sealer, rec.Options)
+}
+
 // A Forked is a session that continues another one.
 type Forked struct {
 	Status

@@ -95,6 +95,10 @@ type Config struct {
 	// for it. Default: Logger logs each decision.
 	Audit func(audit.Record)
 
+	// AuditDeletion is called before the retention policy deletes a session. If
+	// it fails, the session stays. Default: Logger logs the deletion.
+	AuditDeletion func(audit.Record) error
+
 	Logger *slog.Logger // Default: discards
 }
 
@@ -115,6 +119,10 @@ func (c *Config) setDefaults() error {
 	}
 	if c.Audit == nil {
 		c.Audit = audit.Line(c.Logger)
+	}
+	if c.AuditDeletion == nil {
+		line := audit.Line(c.Logger)
+		c.AuditDeletion = func(e audit.Record) error { line(e); return nil }
 	}
 	if c.DataDir != "" {
 		dir, err := filepath.Abs(c.DataDir)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/store"
@@ -136,10 +137,20 @@ func (r Retention) examine(ctx context.Context, all []Expired) error {
 	return nil
 }
 
-// Apply deletes what p selects and returns it. A worktree with work stays. A session that has become active
+// Apply is [Retention.ApplyRecorded] with the AuditDeletion of the
+// configuration.
+func (r Retention) Apply(ctx context.Context, p RetentionPolicy) (Expiry, error) {
+	return r.ApplyRecorded(ctx, p, func(e audit.Record) error {
+		e.By, e.Who = event.ByPolicy, "retention"
+		return r.g.cfg.AuditDeletion(e)
+	})
+}
+
+// ApplyRecorded deletes what p selects and returns it. It calls record before it
+// deletes a session, and fails if record does. A worktree with work stays. A session that has become active
 // meanwhile stays. So does a session whose conversation cannot be hidden; Apply
 // then deletes the others and fails.
-func (r Retention) Apply(ctx context.Context, p RetentionPolicy) (Expiry, error) {
+func (r Retention) ApplyRecorded(ctx context.Context, p RetentionPolicy, record func(audit.Record) error) (Expiry, error) {
 	x, all, err := r.plan(ctx, p, time.Now())
 	if err != nil {
 		return x, err
@@ -147,7 +158,12 @@ func (r Retention) Apply(ctx context.Context, p RetentionPolicy) (Expiry, error)
 	x.Count, x.FreedBytes = 0, 0
 	var notHidden error // the first one
 	for _, s := range all {
-		d, err := HousekeepingOf(r.g).deleteIf(ctx, s.SessionID, func() error { return r.stillExpired(ctx, s) })
+		d, err := HousekeepingOf(r.g).deleteIf(ctx, s.SessionID, func() error {
+			if err := r.stillExpired(ctx, s); err != nil {
+				return err
+			}
+			return record(audit.Record{Kind: audit.SessionDeleted, Session: s.SessionID, What: "retention by " + s.Reason})
+		})
 		if runnel.CodeOf(err) == runnel.TurnInProgress || runnel.CodeOf(err) == runnel.SessionNotFound {
 			continue
 		}

@@ -1,12 +1,17 @@
 package gateway
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/audit"
+	"github.com/runnel-dev/runnel/event"
 )
 
 // age makes the sessions look as if they were last active some time ago. No
@@ -75,6 +80,45 @@ func TestRetentionDeletesByAgeWhatThePreviewShows(t *testing.T) {
 	}
 	if x, err := r.Apply(t.Context(), RetentionPolicy{}); err != nil || x.Count != 0 {
 		t.Errorf("a policy without a bound deletes %+v, %v", x, err)
+	}
+}
+
+// The policy deletes a session only if the deletion could be recorded.
+func TestRetentionRecordsEachDeletionFirst(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	ids := []string{d.create(t, g), d.create(t, g)}
+	for _, id := range ids {
+		d.ends(t, send(t, g, id, "text"))
+	}
+	closeIt(t, g)
+	for i, id := range ids {
+		d.age(t, time.Duration(10-i)*24*time.Hour, id)
+	}
+	var recorded []string
+	full := errors.New("the disk is full")
+	g = d.open(t, func(c *Config) {
+		c.AuditDeletion = func(e audit.Record) error {
+			if len(recorded) > 0 {
+				return full
+			}
+			if _, err := d.cat.Session(context.WithoutCancel(t.Context()), e.Session); err != nil {
+				t.Errorf("the session was deleted first: %v", err)
+			}
+			recorded = append(recorded, fmt.Sprint(e.Kind, e.By, e.Session, e.What))
+			return nil
+		}
+	})
+	defer closeIt(t, g)
+	x, err := RetentionOf(g).Apply(t.Context(), RetentionPolicy{Age: time.Hour})
+	if !errors.Is(err, full) || x.Count != 1 {
+		t.Errorf("applied: %+v, %v", x, err)
+	}
+	if want := []string{fmt.Sprint(audit.SessionDeleted, event.ByPolicy, ids[0], "retention by age")}; !slices.Equal(recorded, want) {
+		t.Errorf("recorded %q, want %q", recorded, want)
+	}
+	if _, err := g.Status(t.Context(), ids[1]); err != nil {
+		t.Errorf("the session was deleted without an entry: %v", err)
 	}
 }
 

@@ -132,6 +132,9 @@ func (a *account) createCode(r *http.Request, in codeRequest) (codeAnswer, error
 		return codeAnswer{}, reply.NewError(http.StatusConflict, "the page has no address that a browser can open: start the server with --origin and the page's URL")
 	}
 	if in.NewOrigin {
+		if err := access.Record(r.Context(), audit.Record{Kind: audit.Revoked, What: "all logins of browsers, for a new origin of the page"}); err != nil {
+			return codeAnswer{}, err
+		}
 		if err := a.renewOrigin(r.Context()); err != nil {
 			return codeAnswer{}, err
 		}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/command"
 	"github.com/runnel-dev/runnel/profile"
 )
 
@@ -25,6 +26,14 @@ func (s *sessions) fork(r *http.Request, in forkRequest) (forkAnswer, error) {
 	if err := s.maySession(r); err != nil {
 		return forkAnswer{}, err
 	}
-	f, err := gateway.ForksOf(s.gw).After(r.Context(), r.PathValue("id"), in.TurnID)
+	forks := gateway.ForksOf(s.gw)
+	opt, err := forks.Options(r.Context(), r.PathValue("id"))
+	if err == nil {
+		err = command.RecordFork(r.Context(), opt, r.PathValue("id"))
+	}
+	if err != nil {
+		return forkAnswer{}, err
+	}
+	f, err := forks.After(r.Context(), r.PathValue("id"), in.TurnID)
 	return forkAnswer{f.SessionID, f.CLIType, f.Resolved, f.Draft}, err
 }

@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
@@ -56,7 +58,7 @@ func (s *sessions) applyRetention(r *http.Request, in applyRequest) (gateway.Exp
 	if p == (gateway.RetentionPolicy{}) {
 		return gateway.Expiry{}, reply.Invalid("olderThan: is missing; give olderThan, maxMib or both")
 	}
-	return gateway.RetentionOf(s.gw).Apply(r.Context(), p)
+	return gateway.RetentionOf(s.gw).ApplyRecorded(r.Context(), p, func(e audit.Record) error { return access.Record(r.Context(), e) })
 }
 
 // policyOf returns the policy that a client describes.

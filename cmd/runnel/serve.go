@@ -160,7 +160,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 		ApprovalTimeout: c.ApprovalTimeout, StallTimeout: c.StallTimeout, IdleTimeout: c.IdleTimeout, ReattachWindow: c.ReattachWindow,
 		ProfilesDir: c.ProfilesDir, Profile: c.Profile, GovernedDelegation: c.GovernedDelegation,
 		Retention: gateway.RetentionPolicy{Age: c.RetentionAge, Bytes: int64(c.RetentionMiB) * mib},
-		Prewarm:   c.Prewarm, PrewarmAge: c.PrewarmAge, Conversations: c.ListConversations, Search: index, KeepUnknown: c.KeepUnknown, MCPWrites: c.MCPWrites, Sealer: sealer, Limits: c.Limits.ofGateway(), Options: a.options, Filter: a.filter, Audit: auditSink(trail, log), Logger: log,
+		Prewarm:   c.Prewarm, PrewarmAge: c.PrewarmAge, Conversations: c.ListConversations, Search: index, KeepUnknown: c.KeepUnknown, MCPWrites: c.MCPWrites, Sealer: sealer, Limits: c.Limits.ofGateway(), Options: a.options, Filter: a.filter, Audit: auditSink(trail, log), AuditDeletion: trail.Append, Logger: log,
 	})
 	if err != nil {
 		return err

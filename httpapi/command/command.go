@@ -19,6 +19,8 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/internal/strictjson"
 	"github.com/runnel-dev/runnel/profile"
+	"github.com/runnel-dev/runnel/rules"
+	"github.com/runnel-dev/runnel/store"
 )
 
 // Request and response bodies that all transports share.
@@ -202,7 +204,9 @@ func (c Commands) Decide(r *http.Request, id, approval string, in DecideRequest)
 	if in.Remember == nil {
 		return DecideAnswer{}, approvals.Decide(r.Context(), id, approval, d)
 	}
-	rule, err := approvals.DecideAndRemember(r.Context(), id, approval, d, RuleBy(caller, *in.Remember))
+	rule, err := approvals.DecideAndRemember(r.Context(), id, approval, d, RuleBy(caller, *in.Remember), func(rule store.Rule) error {
+		return access.Record(r.Context(), audit.Record{Kind: audit.RuleAdded, Session: id, What: rules.Text(rule)})
+	})
 	if err != nil {
 		return DecideAnswer{}, err
 	}

@@ -45,6 +45,16 @@ func (o Options) RecordCreation(ctx context.Context, cliType, dir string) error 
 	return o.record(ctx, audit.SessionCreated, "")
 }
 
+// RecordFork records in the audit log that the caller creates a session with the
+// options of another one, if they let the agent act without asking.
+func RecordFork(ctx context.Context, opt runnel.Options, from string) error {
+	o := Options{Power: strings.Join(powersOf(opt), ", ")}
+	if o.Power != "" {
+		o.Power += " in a fork of " + from
+	}
+	return o.record(ctx, audit.SessionCreated, "")
+}
+
 // profileOptions are the options that the gateway applies, and not the agent.
 type profileOptions struct {
 	Persona            string          `json:"persona,omitempty"`
