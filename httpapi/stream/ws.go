@@ -453,7 +453,7 @@ func (k *socket) items(in itemsMessage) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	leave, err := k.s.pages.Enter(k.ctx, k.id.ID)
+	leave, err := k.s.folds.Enter(k.ctx, k.id.ID)
 	if err != nil {
 		return nil, err
 	}
