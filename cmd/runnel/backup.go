@@ -80,7 +80,9 @@ data of a server, stop the server and move its data directory away first.
 
 Tokens, logins of devices and rules that were revoked or removed after the
 backup are valid again. Check them with 'runnel token list', 'runnel devices
-list' and 'runnel rules list'.
+list' and 'runnel rules list'. Prompts that waited in a queue when the backup was
+made may have run since, so they wait until you continue the queue, on the page
+or with POST /api/session/ID/queue.
 
 Sessions that have MCP servers also need the key of the original server: the
 file of 'runnel serve --key-file', which no backup contains. So does the audit
@@ -102,6 +104,7 @@ lack entries, because the record of its last entry is in no backup.`,
 			}
 			a.stderrf("Restored %s; start the server with: runnel serve --data %s", termtext.Clean(c.Data), termtext.Clean(c.Data))
 			a.stderrf("Tokens, devices and rules that were revoked or removed after the backup are valid again: check runnel token list, runnel devices list and runnel rules list.")
+			a.stderrf("Prompts that waited in a queue when the backup was made wait until you continue the queue.")
 			return nil
 		},
 	}

@@ -16,6 +16,8 @@ import (
 // later ones, but never part of a transaction. This or another process may use
 // the store meanwhile.
 //
+// In the copy, the queues of all sessions are held: see [store.Session].
+//
 // The file is an SQLite database. It becomes a store when it is placed as
 // runnel.db in a directory of its own. Backup returns an error if the file
 // exists.
@@ -88,7 +90,7 @@ func copyInto(ctx context.Context, path, to string) error {
 			return err
 		}
 	}
-	return forgetIdentity(ctx, to)
+	return detach(ctx, to)
 }
 
 // restoreInto appends those events of a journal that the copy at path lacks. It
@@ -125,9 +127,12 @@ func restoreInto(ctx context.Context, path string, journal []byte) error {
 	return errors.Join(err, w.close())
 }
 
-// forgetIdentity clears the log id of the copy at path, so that opening the
-// copy assigns a new id. A database of an older schema version may have no id.
-func forgetIdentity(ctx context.Context, path string) error {
+// detach clears the log id of the copy at path, so that opening the copy assigns
+// a new id. It also holds the queues of the copy: the server of the original may
+// have run their prompts by the time at which a server runs on the copy. A
+// database of an older schema version may have no id, and queues that cannot be
+// held.
+func detach(ctx context.Context, path string) error {
 	db, err := openDB(path, "", commonPragmas)
 	if err != nil {
 		return err
@@ -136,6 +141,13 @@ func forgetIdentity(ctx context.Context, path string) error {
 	err = db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE name = 'identity'").Scan(&tables)
 	if err == nil && tables > 0 {
 		_, err = db.ExecContext(ctx, "UPDATE identity SET id = ''")
+	}
+	held := 0
+	if err == nil {
+		err = db.QueryRowContext(ctx, "SELECT count(*) FROM pragma_table_info('sessions') WHERE name = 'queue_held'").Scan(&held)
+	}
+	if err == nil && held > 0 {
+		_, err = db.ExecContext(ctx, "UPDATE sessions SET queue_held = 1 WHERE id IN (SELECT session FROM queue)")
 	}
 	return errors.Join(err, db.Close())
 }

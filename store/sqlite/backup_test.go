@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
 )
 
 // restored copies a backup into a new data directory, as the documentation
@@ -119,7 +121,16 @@ func TestBackupWithoutServer(t *testing.T) {
 	if err := Backup(t.Context(), dir, file); err != nil {
 		t.Fatal(err)
 	}
-	checkFixture(t, restored(t, file))
+	copied := restored(t, file)
+	rec, err := copied.Session(t.Context(), fixtureQueued.Session)
+	if err != nil || !rec.QueueHeld {
+		t.Errorf("the queue of the copy is held: %t (%v)", rec.QueueHeld, err)
+	}
+	rec.QueueHeld = false // all else is as in the original
+	if err := copied.PutSession(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	checkFixture(t, copied)
 	s = openTest(t, dir, small)
 	checkFixture(t, s)
 }
@@ -156,6 +167,35 @@ func TestRefusedBackupLeavesAndOverwritesNothing(t *testing.T) {
 	}
 	if err := s.Backup(t.Context(), filepath.Join(dir, "f")); runnel.CodeOf(err) != runnel.StoreUnavailable {
 		t.Errorf("closed: %v", err)
+	}
+}
+
+// The server of the original may run the prompts that waited when the backup was
+// made. A server on the copy must not run them again by itself.
+func TestBackupHoldsQueues(t *testing.T) {
+	dir := ownDir(t)
+	s := openTest(t, dir, small)
+	for _, id := range []string{"waits", "idle"} {
+		if err := s.PutSession(t.Context(), store.Session{ID: id, State: event.StateOpen}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Enqueue(t.Context(), store.Queued{Session: "waits", Turn: "t", Input: []byte("{}"), About: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(ownDir(t), "backup")
+	if err := s.Backup(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		*Store
+		id   string
+		held bool
+	}{{"the original", s, "waits", false}, {"the copy", restored(t, file), "waits", true}, {"the copy", restored(t, file), "idle", false}} {
+		if got, err := tt.Session(t.Context(), tt.id); err != nil || got.QueueHeld != tt.held {
+			t.Errorf("%s: the queue of %s is held: %t, want %t (%v)", tt.name, tt.id, got.QueueHeld, tt.held, err)
+		}
 	}
 }
 
