@@ -66,6 +66,7 @@ type Log struct {
 	size   int64    // of file, in bytes
 	files  int
 	broken bool // file may end with a part of an entry
+	held   bool // the folder has the reserve
 	grown  chan struct{}
 	closed bool
 }
@@ -86,6 +87,7 @@ func Open(cfg Config) (*Log, error) {
 		l.close()
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
+	l.hold()
 	return l, nil
 }
 
@@ -211,13 +213,16 @@ func (l *Log) append(e Record) error {
 	e.At = e.At.UTC()
 	line, m, err := l.chain.line(l.head.last, e)
 	if err == nil {
-		err = l.room(len(line))
+		err = l.put(line)
 	}
-	if err == nil {
-		err = l.write(line)
+	if isFull(err) && e.Kind == SessionDeleted && l.release() {
+		err = l.put(line)
 	}
 	if err != nil {
 		return fmt.Errorf("audit log: %w", err)
+	}
+	if !l.held && e.Kind != SessionDeleted {
+		l.hold()
 	}
 	l.head.n, l.head.last = e.N, m
 	if err := l.keeper.write(l.head); err != nil {
@@ -228,6 +233,14 @@ func (l *Log) append(e Record) error {
 	close(l.grown)
 	l.grown = make(chan struct{})
 	return l.dropOld()
+}
+
+// put appends a line to the file, or to a new one if the file is full.
+func (l *Log) put(line []byte) error {
+	if err := l.room(len(line)); err != nil {
+		return err
+	}
+	return l.write(line)
 }
 
 // write appends a line to the file, or leaves the file as it was.
