@@ -75,6 +75,12 @@ func (h Housekeeping) Delete(ctx context.Context, ref string) (Deletion, error) 
 	return d, err
 }
 
+// DeleteIdle is like [Housekeeping.Delete], but fails with TURN_IN_PROGRESS while
+// a turn runs.
+func (h Housekeeping) DeleteIdle(ctx context.Context, ref string) (Deletion, error) {
+	return h.delete(ctx, ref, deleting{may: changes.LoseNothing})
+}
+
 // deleteIf deletes a session unless check fails. Nobody can open or use the
 // session from the call of check to the deletion. It fails with
 // TURN_IN_PROGRESS while a turn runs. Unlike Delete, it also removes a worktree
@@ -103,6 +109,16 @@ func (h Housekeeping) delete(ctx context.Context, ref string, how deleting) (d D
 	rec, project, stays, err := h.worktreeOf(ctx, id)
 	if err != nil {
 		return d, err
+	}
+	if record := h.record; record != nil {
+		done := false // a session that was opened meanwhile is deleted in a second attempt
+		h.record = func(session string) (err error) {
+			if !done {
+				err = record(session)
+				done = err == nil
+			}
+			return err
+		}
 	}
 	for deleted := false; !deleted; {
 		if d, err = h.freed(ctx, id); err != nil {
@@ -155,13 +171,7 @@ func (h Housekeeping) deleteOnce(ctx context.Context, id string, end bool, check
 		if turn := e.session.Status().Turn; turn != "" && !end {
 			return false, inProgress(id, turn)
 		}
-		if check != nil {
-			if err := check(); err != nil {
-				return false, err
-			}
-		}
-		rec, _ := e.snapshot()
-		if _, err := h.isForeign(ctx, rec); err != nil { // before the turn and the queue end
+		if err := h.mayDelete(ctx, id, e, check); err != nil { // before the turn and the queue end
 			return false, err
 		}
 		if err := g.queue.clear(ctx, e); err != nil { // so that no queued prompt starts when the turn ends
@@ -174,10 +184,8 @@ func (h Housekeeping) deleteOnce(ctx context.Context, id string, end bool, check
 	return g.sessions.hold(ctx, id, e, func() error {
 		if e != nil {
 			g.records.retire(e)
-		} else if check != nil {
-			if err := check(); err != nil {
-				return err
-			}
+		} else if err := h.mayDelete(ctx, id, e, check); err != nil {
+			return err
 		}
 		if err := h.hide(ctx, id, e); err != nil {
 			return err
@@ -187,6 +195,29 @@ func (h Housekeeping) deleteOnce(ctx context.Context, id string, end bool, check
 		}
 		return nil
 	})
+}
+
+// mayDelete fails if the session has to stay. Once nothing else prevents the
+// deletion, it records the deletion. e is nil if the session is not open.
+func (h Housekeeping) mayDelete(ctx context.Context, id string, e *entry, check func() error) error {
+	rec, err := h.g.opener.record(ctx, id)
+	if e != nil {
+		rec, _ = e.snapshot()
+	} else if err != nil {
+		return err
+	}
+	if _, err := h.isForeign(ctx, rec); err != nil {
+		return err
+	}
+	if check != nil {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	if h.record == nil {
+		return nil
+	}
+	return h.record(id)
 }
 
 // hide hides the agent's own copy of a session's conversation from the list of

@@ -41,6 +41,6 @@ func (g *Gateway) Kill(ctx context.Context, ref string) error {
 // Delete ends a session and deletes it with its events. It fails with
 // TURN_IN_PROGRESS while a turn runs. [Housekeeping.Delete] ends the turn.
 func (g *Gateway) Delete(ctx context.Context, ref string) error {
-	_, err := HousekeepingOf(g).delete(ctx, ref, deleting{})
+	_, err := HousekeepingOf(g).DeleteIdle(ctx, ref)
 	return err
 }

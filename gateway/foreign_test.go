@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/provider/claude"
 	"github.com/runnel-dev/runnel/provider/script"
@@ -224,7 +225,11 @@ func TestRetentionSkipsSessionWhoseConversationCannotBeHidden(t *testing.T) {
 	u := &unreadable{locating: locating{newKeeper(d)}}
 	g, ids := u.reopened(t, d, 1)
 	closeIt(t, g)
-	use := func(c *Config) { c.Providers = []runnel.Provider{u, &fake{open: u.open}} }
+	var recorded []string
+	use := func(c *Config) {
+		c.Providers = []runnel.Provider{u, &fake{open: u.open}}
+		c.AuditDeletion = func(e audit.Record) error { recorded = append(recorded, e.Session); return nil }
+	}
 	g = d.open(t, use)
 	st, err := g.Create(t.Context(), "fake", d.dir, runnel.Options{}, "")
 	if err != nil {
@@ -243,6 +248,9 @@ func TestRetentionSkipsSessionWhoseConversationCannotBeHidden(t *testing.T) {
 	}
 	if _, err := g.Status(t.Context(), ids[0]); err != nil {
 		t.Errorf("the skipped session: %v", err)
+	}
+	if !slices.Equal(recorded, []string{st.SessionID}) { // the audit log has nothing that did not happen
+		t.Errorf("recorded deletions of %q, want one of %s", recorded, st.SessionID)
 	}
 }
 

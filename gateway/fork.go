@@ -19,26 +19,21 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 }
 
 // Forks creates sessions that continue other sessions of a Gateway.
-type Forks struct{ g *Gateway }
+type Forks struct {
+	g      *Gateway
+	record func(runnel.Options) error // nil: forks are not recorded
+}
 
 // ForksOf returns the forks of g.
-func ForksOf(g *Gateway) Forks { return Forks{g} }
+func ForksOf(g *Gateway) Forks { return Forks{g: g} }
 
-// Options returns the options that a session itself has, which a fork of it gets,
-// too.
-func (f Forks) Options(ctx context.Context, ref string) (runnel.Options, error) {
-	id, err := f.g.importer.resolve(ctx, ref, "", false)
-	if err != nil {
-		return runnel.Options{}, err
-	}
-	rec, err := f.g.opener.record(ctx, id)
-	if err != nil {
-		return runnel.Options{}, err
-	}
-	if e := f.g.sessions.peek(id); e != nil {
-		rec, _ = e.snapshot()
-	}
-	return decodeOptions(f.g.cfg.Sealer, rec.Options)
+// Recorded returns Forks that call record before they create a session, once
+// nothing else but its agent can prevent that. record gets the options that the
+// forked session itself has, which the new one has, too. If record fails, no
+// session is created.
+func (f Forks) Recorded(record func(runnel.Options) error) Forks {
+	f.record = record
+	return f
 }
 
 // A Forked is a session that continues another one.
@@ -189,6 +184,15 @@ func (f Forks) create(ctx context.Context, from store.Session, p runnel.Provider
 		}
 	} else {
 		n.res.Options.Resume = ""
+	}
+	if f.record != nil {
+		own, err := decodeOptions(g.cfg.Sealer, from.Options)
+		if err == nil {
+			err = f.record(own)
+		}
+		if err != nil {
+			return Status{}, err
+		}
 	}
 	if err := g.creator.create(ctx, n); err != nil {
 		return Status{}, err

@@ -21,10 +21,20 @@ const MaxChosenTitle = 200
 
 // Housekeeping renames, archives and deletes the sessions of a Gateway, whether
 // or not they are open. It starts no agent.
-type Housekeeping struct{ g *Gateway }
+type Housekeeping struct {
+	g      *Gateway
+	record func(session string) error // nil: deletions are not recorded
+}
 
 // HousekeepingOf returns the housekeeping of the sessions of g.
-func HousekeepingOf(g *Gateway) Housekeeping { return Housekeeping{g} }
+func HousekeepingOf(g *Gateway) Housekeeping { return Housekeeping{g: g} }
+
+// Recorded returns a Housekeeping that calls record before it deletes a session,
+// once nothing else prevents the deletion. If record fails, the session stays.
+func (h Housekeeping) Recorded(record func(session string) error) Housekeeping {
+	h.record = record
+	return h
+}
 
 // keptCare is the part of a session's stored options that is about its
 // housekeeping.

@@ -147,9 +147,9 @@ func (r Retention) Apply(ctx context.Context, p RetentionPolicy) (Expiry, error)
 }
 
 // ApplyRecorded deletes what p selects and returns it. It calls record before it
-// deletes a session, and fails if record does. A worktree with work stays. A session that has become active
-// meanwhile stays. So does a session whose conversation cannot be hidden; Apply
-// then deletes the others and fails.
+// deletes a session, and fails if record does. A worktree with work stays. A
+// session that has become active meanwhile stays. So does a session whose
+// conversation cannot be hidden; ApplyRecorded then deletes the others and fails.
 func (r Retention) ApplyRecorded(ctx context.Context, p RetentionPolicy, record func(audit.Record) error) (Expiry, error) {
 	x, all, err := r.plan(ctx, p, time.Now())
 	if err != nil {
@@ -158,12 +158,10 @@ func (r Retention) ApplyRecorded(ctx context.Context, p RetentionPolicy, record 
 	x.Count, x.FreedBytes = 0, 0
 	var notHidden error // the first one
 	for _, s := range all {
-		d, err := HousekeepingOf(r.g).deleteIf(ctx, s.SessionID, func() error {
-			if err := r.stillExpired(ctx, s); err != nil {
-				return err
-			}
-			return record(audit.Record{Kind: audit.SessionDeleted, Session: s.SessionID, What: "retention by " + s.Reason})
+		h := HousekeepingOf(r.g).Recorded(func(session string) error {
+			return record(audit.Record{Kind: audit.SessionDeleted, Session: session, What: "retention by " + s.Reason})
 		})
+		d, err := h.deleteIf(ctx, s.SessionID, func() error { return r.stillExpired(ctx, s) })
 		if runnel.CodeOf(err) == runnel.TurnInProgress || runnel.CodeOf(err) == runnel.SessionNotFound {
 			continue
 		}

@@ -82,6 +82,33 @@ func TestEveryDeletionIsAudited(t *testing.T) {
 	}
 }
 
+// What a route refuses did not happen, so the audit log has no entry of it.
+func TestRefusedDeletionsAndForksAreNotAudited(t *testing.T) {
+	log := auditLog(t)
+	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Audit = log })
+	id := rg.create()
+	if w := rg.do("POST", "/api/session/"+id+"/options", `{"permissionMode":"acceptEdits"}`); w.Code != 200 {
+		t.Fatalf("got %d %s", w.Code, w.Body)
+	}
+	created := len(audited(t, log, audit.SessionCreated))
+	turn := rg.hanging(id)
+	for _, refused := range []struct{ method, path, body string }{
+		{"DELETE", "/api/harness/session/" + id, ""},
+		{"POST", "/api/session/" + id + "/fork", `{"turnId":"` + turn + `"}`},
+		{"POST", "/api/session/" + id + "/fork", `{"turnId":"other"}`},
+	} {
+		if w := rg.do(refused.method, refused.path, refused.body); w.Code != 409 && w.Code != 400 {
+			t.Errorf("%s %s %s: got %d %s", refused.method, refused.path, refused.body, w.Code, w.Body)
+		}
+	}
+	if got := audited(t, log, audit.SessionDeleted); len(got) != 0 {
+		t.Errorf("the log has the deletions %+v", got)
+	}
+	if got := audited(t, log, audit.SessionCreated)[created:]; len(got) != 0 {
+		t.Errorf("the log has the new sessions %+v", got)
+	}
+}
+
 // A fork has the settings of its session, so its agent may act without asking,
 // too.
 func TestForkThatMayActWithoutAskingIsAudited(t *testing.T) {

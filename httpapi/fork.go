@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/command"
 	"github.com/runnel-dev/runnel/profile"
@@ -26,14 +27,9 @@ func (s *sessions) fork(r *http.Request, in forkRequest) (forkAnswer, error) {
 	if err := s.maySession(r); err != nil {
 		return forkAnswer{}, err
 	}
-	forks := gateway.ForksOf(s.gw)
-	opt, err := forks.Options(r.Context(), r.PathValue("id"))
-	if err == nil {
-		err = command.RecordFork(r.Context(), opt, r.PathValue("id"))
-	}
-	if err != nil {
-		return forkAnswer{}, err
-	}
+	forks := gateway.ForksOf(s.gw).Recorded(func(opt runnel.Options) error {
+		return command.RecordFork(r.Context(), opt, r.PathValue("id"))
+	})
 	f, err := forks.After(r.Context(), r.PathValue("id"), in.TurnID)
 	return forkAnswer{f.SessionID, f.CLIType, f.Resolved, f.Draft}, err
 }

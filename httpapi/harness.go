@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"github.com/runnel-dev/runnel"
-	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/access"
@@ -120,10 +119,7 @@ func (h *harness) status(r *http.Request) (harnessSession, error) {
 func (h *harness) delete(r *http.Request) (okAnswer, error) {
 	id, err := h.visible.Resolve(r.Context(), r.PathValue("id"))
 	if err == nil {
-		err = access.Record(r.Context(), audit.Record{Kind: audit.SessionDeleted, Session: id})
-	}
-	if err == nil {
-		err = h.gw.Delete(r.Context(), id)
+		_, err = gateway.HousekeepingOf(h.gw).Recorded(recordsDeletion(r.Context())).DeleteIdle(r.Context(), id)
 	}
 	if err == nil {
 		h.streams.Deleted(id)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/runnel-dev/runnel"
@@ -38,6 +39,14 @@ func (s *sessions) housekeepingRoutes() []route {
 	})
 }
 
+// recordsDeletion returns the function with which a deletion by the caller is
+// recorded in the audit log.
+func recordsDeletion(ctx context.Context) func(session string) error {
+	return func(session string) error {
+		return access.Record(ctx, audit.Record{Kind: audit.SessionDeleted, Session: session})
+	}
+}
+
 func (s *sessions) rename(r *http.Request, in renameRequest) (gateway.Status, error) {
 	if in.Title == nil {
 		return gateway.Status{}, reply.Invalid(`title: is missing; give the new title, or "" to show the agent's title again`)
@@ -61,10 +70,7 @@ func (s *sessions) delete(r *http.Request) (gateway.Deletion, error) {
 	if err != nil {
 		return gateway.Deletion{}, err
 	}
-	if err := access.Record(r.Context(), audit.Record{Kind: audit.SessionDeleted, Session: id}); err != nil {
-		return gateway.Deletion{}, err
-	}
-	d, err := gateway.HousekeepingOf(s.gw).Delete(r.Context(), id)
+	d, err := gateway.HousekeepingOf(s.gw).Recorded(recordsDeletion(r.Context())).Delete(r.Context(), id)
 	gone := err == nil
 	if !gone { // the session may be deleted and only its debug capture not
 		_, missing := s.gw.Status(r.Context(), id)
