@@ -31,9 +31,9 @@ func (g *Gateway) Kill(ctx context.Context, ref string) error {
 	// open the session only from a record that is already dead.
 	err = g.records.write(context.WithoutCancel(ctx), e)
 	err = errors.Join(err, e.session.Close())
-	g.sessions.remove(id)
 	err = errors.Join(err, g.records.write(context.WithoutCancel(ctx), e))
-	g.records.retire(e)
+	g.records.retire(e) // a later write could undo what a load writes once the session is removed
+	g.sessions.remove(id)
 	g.feed.touch(id)
 	return err
 }

@@ -32,17 +32,11 @@ func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	rec, err := g.opener.record(ctx, id)
+	rec, err := g.ended(ctx, id)
 	if err != nil {
 		return Status{}, err
 	}
 	if rec.State == event.StateDead {
-		// Kill writes the record before the agent has exited.
-		if e, err := g.lockOpened(ctx, id); err != nil {
-			return Status{}, err
-		} else if e != nil {
-			g.unlock(e)
-		}
 		if err := g.opener.projects.recheckSession(rec); err != nil { // no agent could start there
 			return Status{}, err
 		}
@@ -60,6 +54,25 @@ func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
 		return Status{}, err
 	}
 	return e.status(), nil
+}
+
+// ended returns the record of a session. If the session is being ended, which
+// clients see before its record is written and its agent has exited, ended
+// waits for that.
+func (g *Gateway) ended(ctx context.Context, id string) (rec store.Session, err error) {
+	e := g.sessions.peek(id)
+	if e != nil {
+		rec, _ = e.snapshot()
+	}
+	if rec.State == event.StateDead {
+		if e, err = g.lockOpened(ctx, id); err != nil {
+			return rec, err
+		}
+		if e != nil {
+			g.unlock(e)
+		}
+	}
+	return g.opener.record(ctx, id)
 }
 
 // Resolve returns the id of an existing session. ref is that id or
