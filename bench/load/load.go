@@ -77,9 +77,9 @@ func (p Plan) Write(ctx context.Context, emit func(text string) error) (n int, e
 			select {
 			case <-timer.C:
 			case <-ctx.Done():
-				return n, ctx.Err()
 			}
-		} else if ctx.Err() != nil {
+		}
+		if ctx.Err() != nil { // also if the delta is late, so that its timer has fired
 			return n, ctx.Err()
 		}
 		if err := emit(Stamp{n, time.Now()}.String()); err != nil {
