@@ -183,6 +183,58 @@ func TestPagesOfHistoryAtOnceAreBounded(t *testing.T) {
 	}
 }
 
+// unreadAnswer is an answer whose client reads nothing until on is closed.
+type unreadAnswer struct {
+	*httptest.ResponseRecorder
+	on chan struct{}
+}
+
+func (u unreadAnswer) Write(p []byte) (int, error) {
+	<-u.on
+	return u.ResponseRecorder.Write(p)
+}
+
+// Clients that do not read their answers must not take the places of a
+// credential, which the user's own page may have, too.
+func TestUnreadPagesOfHistoryLetOthersBeRead(t *testing.T) {
+	for _, query := range []string{"?before=0", "?after=0"} {
+		t.Run(query, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rg := newRig(t)
+				id := rg.create()
+				rg.prompt(id, "demo")
+				synctest.Wait()
+				on, answered := make(chan struct{}), make(chan int, 100)
+				for range 2 * stream.PagesAtOnce {
+					r := rg.request("GET", "/api/session/"+id+"/items"+query, "")
+					go func() {
+						w := unreadAnswer{httptest.NewRecorder(), on}
+						rg.ServeHTTP(w, r)
+						answered <- w.Code
+					}()
+				}
+				synctest.Wait()
+				r := rg.request("GET", "/api/session/"+id+"/items?before=0", "")
+				go func() {
+					w := httptest.NewRecorder()
+					rg.ServeHTTP(w, r)
+					answered <- w.Code
+				}()
+				synctest.Wait()
+				if n := len(answered); n != 1 {
+					t.Errorf("%d answers, want one", n)
+				}
+				close(on)
+				for range 2*stream.PagesAtOnce + 1 {
+					if code := <-answered; code != http.StatusOK {
+						t.Errorf("got %d", code)
+					}
+				}
+			})
+		})
+	}
+}
+
 // slow is a store whose searches and totals take until they may end.
 type slow struct {
 	store.Catalogue

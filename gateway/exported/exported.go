@@ -31,7 +31,7 @@ const (
 
 	// A reader of the session holds the text of every item that has not ended.
 	maxText     = 2 * event.MaxText // bytes of one item; the engine cuts it at MaxText, before secrets are replaced by longer marks
-	maxOpenText = 64 << 20          // bytes of the items that have not ended, at any place in the file
+	maxOpenText = 256 << 20         // bytes of the items that have not ended, at any place in the file; the default of max-turn-mib
 
 	// maxParts bounds the members and elements in the JSON of a line, because
 	// a decoded part may take many times the bytes that it has in the file.

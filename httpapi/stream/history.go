@@ -165,11 +165,7 @@ func (s *Streams) Items(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	leave, err := s.pages.Enter(r.Context(), access.Caller(r.Context()).ID) // until the answer is written, because it is in memory until then
-	if err != nil {
-		return err
-	}
-	defer leave()
+	caller := access.Caller(r.Context()).ID
 	if q := r.URL.Query(); q.Has("before") {
 		if q.Has("after") {
 			return reply.Invalid("before: not together with after")
@@ -178,7 +174,7 @@ func (s *Streams) Items(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		page, err := s.itemsBefore(r.Context(), id, before, limit)
+		page, err := s.itemsBefore(r.Context(), caller, id, before, limit)
 		if err != nil {
 			return err
 		}
@@ -197,7 +193,7 @@ func (s *Streams) Items(w http.ResponseWriter, r *http.Request) error {
 	}
 	history := newHistoryReader(s.cfg.Gateway.Log(), id, from, after)
 	history.bytes = pageChunk
-	c, err := history.next(r.Context())
+	c, err := s.nextInTurn(r.Context(), caller, history)
 	if err != nil {
 		return err
 	}
@@ -208,9 +204,32 @@ func (s *Streams) Items(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// itemsBefore returns the page of the history that ends before a position. 0
-// stands for the end of the log, and so does every position beyond it.
-func (s *Streams) itemsBefore(ctx context.Context, id string, before, limit int64) (ItemsAnswer, error) {
+// PagesAtOnce is how many pages of the history of sessions, or parts of them, the
+// server reads for one credential at the same time; further requests wait. A page
+// takes as much memory as the items that it is made from, of which each may have
+// some megabytes. A page that was read no longer counts, because its client decides
+// how long the answer takes: the answer counts for [Limits.UnreadBytes].
+const PagesAtOnce = 4
+
+// nextInTurn reads the next part of a history for a credential.
+func (s *Streams) nextInTurn(ctx context.Context, credential string, history *historyReader) (chunk, error) {
+	leave, err := s.pages.Enter(ctx, credential)
+	if err != nil {
+		return chunk{}, err
+	}
+	defer leave()
+	return history.next(ctx)
+}
+
+// itemsBefore returns the page of the history that ends before a position, for a
+// credential. 0 stands for the end of the log, and so does every position beyond
+// it.
+func (s *Streams) itemsBefore(ctx context.Context, credential, id string, before, limit int64) (ItemsAnswer, error) {
+	leave, err := s.pages.Enter(ctx, credential)
+	if err != nil {
+		return ItemsAnswer{}, err
+	}
+	defer leave()
 	st, err := s.cfg.Gateway.Log().State(ctx, id)
 	if err != nil {
 		return ItemsAnswer{}, errUnreadable(ctx, err)
@@ -275,7 +294,7 @@ func (s *Streams) items(w http.ResponseWriter, r *http.Request, history *history
 		if last {
 			break
 		}
-		if c, err = history.next(r.Context()); err != nil {
+		if c, err = s.nextInTurn(r.Context(), access.Caller(r.Context()).ID, history); err != nil {
 			if r.Context().Err() == nil {
 				s.cfg.Reply.Explain(r.Context(), err) // logs err
 			}

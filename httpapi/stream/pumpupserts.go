@@ -124,7 +124,7 @@ func (p *pump) upsertsFromEnd(ctx context.Context, got *progress) error {
 		}
 		got.end = st.Head
 	}
-	leave, err := p.k.s.folds.Enter(ctx, p.k.id.ID)
+	leave, err := p.k.s.pages.Enter(ctx, p.k.id.ID)
 	if err != nil {
 		return err
 	}

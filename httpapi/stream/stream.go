@@ -78,8 +78,7 @@ type Streams struct {
 	open      counter
 	exports   counter
 	follows   counter      // subscriptions of all WebSockets
-	pages     atonce.Limit // pages that are read or written over HTTP
-	folds     atonce.Limit // pages that are read for a WebSocket, which a slow answer over HTTP does not delay
+	pages     atonce.Limit // pages of histories that are being read, by credential
 	unread    unread
 	deletions deletions
 	encoded   encoded
@@ -88,15 +87,9 @@ type Streams struct {
 	stop context.CancelCauseFunc
 }
 
-// PagesAtOnce is how many pages of the history of sessions the server reads for
-// one credential at the same time, over HTTP and for WebSockets; the others
-// wait. A page takes as much memory as the items that it is made from, of which
-// each may have some megabytes.
-const PagesAtOnce = 4
-
 // New returns Streams. It starts no goroutines.
 func New(cfg Config) *Streams {
-	s := &Streams{cfg: cfg, pages: atonce.Limit{Most: PagesAtOnce}, folds: atonce.Limit{Most: PagesAtOnce}}
+	s := &Streams{cfg: cfg, pages: atonce.Limit{Most: PagesAtOnce}}
 	s.unread.limit, s.unread.reached = cfg.Limits.UnreadBytes, func() { cfg.Reached("max-unread-mib") }
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	return s

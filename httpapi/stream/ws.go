@@ -453,12 +453,7 @@ func (k *socket) items(in itemsMessage) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	leave, err := k.s.folds.Enter(k.ctx, k.id.ID)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	return k.s.itemsBefore(k.ctx, id, in.Before, cmp.Or(in.Limit, historyEntries))
+	return k.s.itemsBefore(k.ctx, k.id.ID, id, in.Before, cmp.Or(in.Limit, historyEntries))
 }
 
 // with decodes a message and calls f with it.
