@@ -124,7 +124,9 @@ func TestRevokeEndsRequestsOfHTTP2(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t)
 	id := rg.create()
-	rg.events(id, rg.prompt(id, bulk(1_000_000))) // more than a stream's window
+	for range 2 { // more than the 4 MiB that the client accepts for a stream before it reads
+		rg.events(id, rg.prompt(id, bulk(1_000_000)))
+	}
 	ts := httptest.NewUnstartedServer(nil)
 	ts.Config, ts.EnableHTTP2 = rg.HTTPServer(), true
 	ts.StartTLS()
