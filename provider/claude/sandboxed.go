@@ -89,28 +89,46 @@ const maxMemories = 100_000
 func checkMemories(home, dir string) error {
 	for _, of := range append(repositoriesOf(dir), dir) {
 		folder := slug(of)
-		memories := filepath.Join(home, "projects", folder, "memory")
 		if !wasSandboxed(home, folder) {
 			continue
 		}
-		own, left, found := append(ownDirs(dir), canonical(filepath.Join(home, "projects", folder))), maxMemories, ""
-		_ = filepath.WalkDir(memories, func(path string, d fs.DirEntry, err error) error {
-			left--
-			switch {
-			case errors.Is(err, fs.ErrNotExist):
-				return nil
-			case err != nil || left == 0 || d.Type()&fs.ModeSymlink != 0 && !isOwn(path, own):
-				found = path
-				return fs.SkipAll
-			}
-			return nil
-		})
-		if found != "" {
-			return runnel.Fail(runnel.SessionCreateFailed, text.OneLine(found, 500)+" is a link that leads elsewhere, or cannot be searched for links. "+
-				"The agent would read it without asking. An agent in a sandbox could make it. Remove it")
+		own := append(ownDirs(dir), canonical(filepath.Join(home, "projects", folder)))
+		if at, why := linkAmong(filepath.Join(home, "projects", folder, "memory"), own, maxMemories); at != "" {
+			return runnel.Fail(runnel.SessionCreateFailed, text.OneLine(at, 500)+" "+why)
 		}
 	}
 	return nil
+}
+
+// linkAmong returns a link among memories that leads to none of own or to no file,
+// or a folder that may have one; "" if there is none. why states, for people, the
+// reason to refuse it and the next step. left is the number of files and folders
+// that linkAmong may examine.
+func linkAmong(memories string, own []string, left int) (at, why string) {
+	const follows = "The agent would read without asking where a link among its memories leads, and an agent in a sandbox could have made one. "
+	_ = filepath.WalkDir(memories, func(path string, d fs.DirEntry, err error) error {
+		left--
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			at, why = path, "cannot be listed, so it may have links. "+follows+"Make it readable for your user, or remove it"
+		case left < 0:
+			at, why = memories, "has too many files to be searched for links. "+follows+"Remove files from it"
+		case d.Type()&fs.ModeSymlink != 0 && !leadsInto(path, own):
+			at, why = path, "is a link that leads out of the session's folder, or to no file. "+follows+"Remove the link"
+		default:
+			return nil
+		}
+		return fs.SkipAll
+	})
+	return at, why
+}
+
+// leadsInto reports whether a path leads to an existing file in one of own.
+func leadsInto(path string, own []string) bool {
+	real, err := filepath.EvalSymlinks(path)
+	return err == nil && isOwn(real, own)
 }
 
 func canonical(path string) string {

@@ -135,6 +135,8 @@ func TestMemoriesOfASandboxLeadNowhereElse(t *testing.T) {
 		"index":             {to: "outside/secret", link: "memory/MEMORY.md", refused: true},
 		"folder":            {to: "outside", link: "memory", refused: true},
 		"further down":      {to: "outside/secret", link: "memory/a/b/x.md", refused: true},
+		"to no file":        {to: "outside/none", link: "memory/MEMORY.md", refused: true},
+		"to no file of its": {to: "repo/none", link: "memory/MEMORY.md", refused: true},
 		"of the repository": {to: "outside/secret", link: "memory/MEMORY.md", below: "sub", refused: true},
 		"without a sandbox": {to: "outside/secret", link: "memory/MEMORY.md", alone: true},
 		"to the project":    {to: "repo/file", link: "memory/MEMORY.md"},
@@ -152,5 +154,30 @@ func TestMemoriesOfASandboxLeadNowhereElse(t *testing.T) {
 		if refused := runnel.CodeOf(err) == runnel.SessionCreateFailed; refused != c.refused || err != nil && !refused {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// An agent in a sandbox can create many files.
+func TestMemoriesThatCannotBeSearchedAreRefused(t *testing.T) {
+	s := newSandboxedState(t)
+	memories := filepath.Join(s.folder, "memory")
+	s.write(filepath.Join(memories, "a.md"), "x")
+	s.write(filepath.Join(memories, "b", "c.md"), "x")
+	if at, why := linkAmong(memories, nil, 4); at != "" {
+		t.Error(at, why)
+	}
+	if at, why := linkAmong(memories, nil, 3); at != memories || !strings.Contains(why, "too many") {
+		t.Error(at, why)
+	}
+	if os.Getuid() == 0 {
+		return // root can list every folder
+	}
+	closed := filepath.Join(memories, "b")
+	if err := os.Chmod(closed, 0o300); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.Chmod(closed, 0o700) }()
+	if at, why := linkAmong(memories, nil, 4); at != closed || !strings.Contains(why, "cannot be listed") {
+		t.Error(at, why)
 	}
 }
