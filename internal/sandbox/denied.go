@@ -26,17 +26,9 @@ func NewSuggester(dirs, protected []string) *Suggester {
 	if err != nil {
 		return nil
 	}
-	s := &Suggester{g: g.widened()}
+	s := &Suggester{g: g.widened(), read: g.shown()}
 	for _, dir := range dirs {
 		s.dirs = append(s.dirs, real(dir))
-	}
-	for _, dir := range readableSystem {
-		s.read = append(s.read, real(dir))
-	}
-	for _, home := range g.homes {
-		for _, dir := range toolchains {
-			s.read = append(s.read, real(filepath.Join(home, dir)))
-		}
 	}
 	return s
 }

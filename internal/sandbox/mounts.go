@@ -134,13 +134,12 @@ func (m *mounts) hidePrivate(root string) {
 		if err != nil || d.Type()&fs.ModeSymlink != 0 {
 			return nil
 		}
-		const readDir, readFile = 0o005, 0o004
-		switch {
-		case d.IsDir() && info.Mode().Perm()&readDir != readDir:
-			m.hide(path, true)
+		if !isPrivate(info) {
+			return nil
+		}
+		m.hide(path, d.IsDir())
+		if d.IsDir() {
 			return fs.SkipDir
-		case !d.IsDir() && info.Mode().Perm()&readFile == 0:
-			m.hide(path, false)
 		}
 		return nil
 	})
