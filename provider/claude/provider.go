@@ -148,7 +148,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 	if err != nil {
 		return nil, err
 	}
-	if err := checkState(env, opt); err != nil {
+	if err := checkState(ctx, env, opt); err != nil {
 		return nil, err
 	}
 	tr := newTranslator()

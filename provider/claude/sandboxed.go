@@ -2,6 +2,7 @@ package claude
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -11,10 +12,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
+	"unicode"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/jsonl"
+	"github.com/runnel-dev/runnel/internal/sandbox"
 	"github.com/runnel-dev/runnel/internal/subpath"
 	"github.com/runnel-dev/runnel/internal/text"
 )
@@ -46,21 +51,21 @@ func noteSandbox(home, dir string) error {
 		err = os.WriteFile(note, nil, 0o600)
 	}
 	if err != nil {
-		return runnel.Fail(runnel.SessionCreateFailed, "the folder "+filepath.Dir(note)+", which says where an agent was in a sandbox, cannot be written", err)
+		return runnel.Fail(runnel.SessionCreateFailed, "the folder "+filepath.Dir(note)+" cannot be written. In it, Runnel notes which conversations an agent in a sandbox could write", err)
 	}
 	return nil
 }
 
 // wasSandboxed reports whether an agent in a sandbox could write a folder of
-// conversations.
+// conversations. If the note cannot be examined, it may exist.
 func wasSandboxed(home, folder string) bool {
 	_, err := os.Lstat(noteOfSandbox(home, folder))
-	return !errors.Is(err, fs.ErrNotExist)
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
 }
 
 // checkState fails if the agent's state could lead it elsewhere without asking. If
 // the agent starts in a sandbox, checkState notes that instead.
-func checkState(env []string, opt runnel.Options) error {
+func checkState(ctx context.Context, env []string, opt runnel.Options) error {
 	home, dir := configDir(env), opt.Dir
 	if home == "" {
 		return nil
@@ -77,7 +82,7 @@ func checkState(env []string, opt runnel.Options) error {
 	if err := checkWorkDir(env, opt); err != nil {
 		return err
 	}
-	return checkNamedFiles(env, home, dir, opt)
+	return checkNamedFiles(ctx, env, home, dir, opt)
 }
 
 // maxMemories bounds the files and folders among which checkMemories searches for
@@ -141,7 +146,7 @@ func canonical(path string) string {
 // checkNamedFiles fails if the conversation that the agent would continue was
 // within reach of an agent in a sandbox and names a file that this agent could not
 // read there.
-func checkNamedFiles(env []string, home, dir string, opt runnel.Options) error {
+func checkNamedFiles(ctx context.Context, env []string, home, dir string, opt runnel.Options) error {
 	if opt.Resume == "" {
 		return nil
 	}
@@ -150,10 +155,7 @@ func checkNamedFiles(env []string, home, dir string, opt runnel.Options) error {
 		return nil // the agent has stored no conversations
 	}
 	defer root.Close()
-	c := namedFiles{dir: canonical(dir), home: userHome(env), own: slices.Concat(ownDirs(dir), opt.AddDirs, programDirs)}
-	for _, name := range readable {
-		c.own = append(c.own, filepath.Join(home, name))
-	}
+	c := namedFiles{dir: canonical(dir), home: userHome(env), own: mayBeNamed(home, dir, opt), shown: sync.OnceValue(sandbox.NewShown), seen: make(map[string]bool)}
 	for _, name := range inFolders(root, opt.Resume+".jsonl") {
 		folder := path.Dir(name)
 		if !wasSandboxed(home, folder) {
@@ -161,35 +163,78 @@ func checkNamedFiles(env []string, home, dir string, opt runnel.Options) error {
 		}
 		c.own = append(c.own, canonical(filepath.Join(home, "projects", folder)))
 		file := filepath.Join(home, "projects", filepath.FromSlash(name))
-		if at := c.outside(file); at != "" {
-			return namesElsewhere(file, at)
+		c.search(ctx, file)
+		if len(c.found) == 0 {
+			file = c.searchSubagents(ctx, strings.TrimSuffix(file, ".jsonl"))
 		}
-		if file, at := c.ofSubagents(strings.TrimSuffix(file, ".jsonl")); at != "" {
-			return namesElsewhere(file, at)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if len(c.found) > 0 {
+			return namesElsewhere(file, c.found, noteOfSandbox(home, folder))
 		}
 	}
 	return nil
 }
 
-func namesElsewhere(file, at string) error {
-	return runnel.Fail(runnel.WorkingRootConflict, "in the conversation's file "+file+", a tool has read or written "+text.OneLine(at, 300)+
-		", which is outside of this session's folder. The agent would read it again without asking, and an agent in a sandbox could have written that. "+
-		"Continue the conversation in a sandbox, add the folder of the file to the session (addDirs), or create a new session")
+// mayBeNamed returns the folders whose files a conversation of a session may name:
+// those of the session, the agent's settings and plans, and the memories. An agent
+// in a sandbox can replace the folders of worktrees and memories by links, so these
+// paths stay as they are.
+func mayBeNamed(home, dir string, opt runnel.Options) []string {
+	own := ownDirs(dir)
+	for _, dir := range opt.AddDirs {
+		own = append(own, canonical(dir))
+	}
+	for _, name := range append([]string{"plans"}, readable...) {
+		own = append(own, canonical(filepath.Join(home, name)))
+	}
+	projects := canonical(filepath.Join(home, "projects"))
+	for _, of := range append(repositoriesOf(dir), dir) {
+		own = append(own, filepath.Join(projects, slug(of), "memory"))
+	}
+	return own
 }
 
-// programDirs are the folders of the system that every sandbox shows.
-var programDirs = []string{"/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/nix/store"}
+func namesElsewhere(file string, found []string, note string) error {
+	return runnel.Fail(runnel.WorkingRootConflict, "in the conversation's file "+file+", tools have read or written files outside of this session's folder: "+text.OneLine(strings.Join(found, ", "), 900)+
+		". The agent would read them again without asking, and an agent in a sandbox could have written the conversation. "+
+		"Continue the conversation in a sandbox, add the folders of the files to the session (addDirs), or create a new session. If you have checked the conversations in "+filepath.Dir(file)+
+		", you can also delete the file "+note+", by which Runnel knows that an agent in a sandbox could write them")
+}
 
-// namedFiles finds the files that a conversation names.
+const (
+	maxFound = 3      // files outside, each of another folder, that a refusal names
+	maxSeen  = 10_000 // names that namedFiles remembers
+	maxName  = 4096   // bytes of a name that namedFiles remembers
+)
+
+// namedFiles finds the files that a conversation names. It is for one goroutine.
 type namedFiles struct {
-	dir  string   // the session's folder, to which relative paths refer
-	home string   // the user's home directory
-	own  []string // the folders whose files may be named
+	dir   string                // the session's folder, to which relative paths refer
+	home  string                // the user's home directory
+	own   []string              // the folders whose files may be named, without links
+	shown func() *sandbox.Shown // further files that may be named
+	seen  map[string]bool       // names that lead to no file outside
+	found []string              // files outside, at most maxFound
 }
 
-// ofSubagents returns the file of a subagent of a conversation that names a file
-// outside, and that file; "" if there is none. folder is that of the conversation.
-func (c *namedFiles) ofSubagents(folder string) (file, at string) {
+// isDone reports whether the search has found enough.
+func (c *namedFiles) isDone() bool {
+	return len(c.found) >= maxFound || slices.Contains(c.found, unknownFile)
+}
+
+// add adds a file outside to found, unless found has one of the same folder.
+func (c *namedFiles) add(file string) {
+	if !slices.ContainsFunc(c.found, func(other string) bool { return path.Dir(other) == path.Dir(file) }) || file == unknownFile {
+		c.found = append(c.found, file)
+	}
+}
+
+// searchSubagents searches the files of the subagents of a conversation, up to the
+// first one that names a file outside, and returns it. folder is that of the
+// conversation.
+func (c *namedFiles) searchSubagents(ctx context.Context, folder string) (file string) {
 	left := maxSubagents
 	_ = filepath.WalkDir(filepath.Join(folder, "subagents"), func(path string, d fs.DirEntry, err error) error {
 		left--
@@ -197,127 +242,175 @@ func (c *namedFiles) ofSubagents(folder string) (file, at string) {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
 		case err != nil || left == 0:
-			file, at = path, unknownFile
+			c.add(unknownFile)
 		case !d.IsDir() && strings.HasSuffix(path, ".jsonl"):
-			file, at = path, c.outside(path)
+			c.search(ctx, path)
 		}
-		if at != "" {
+		if len(c.found) > 0 || ctx.Err() != nil {
+			file = path
 			return fs.SkipAll
 		}
 		return nil
 	})
-	return file, at
+	return file
 }
 
-// unknownFile stands for what a line names that the agent may read differently.
+// unknownFile stands for the files in a line that the agent may read differently.
 const unknownFile = "an unknown file"
 
-// outside returns an existing file that a conversation's file names and that is in
-// none of own; "" if there is none.
-func (c *namedFiles) outside(file string) string {
+// search adds the existing files that a conversation's file names and that are in
+// none of own to found. It stops when ctx ends.
+func (c *namedFiles) search(ctx context.Context, file string) {
 	f, _, err := agentconn.OpenPlain(os.OpenFile, file)
 	if err != nil {
-		return "" // the agent cannot read it either
+		return // the agent cannot read it either
 	}
 	defer f.Close()
-	for r := jsonl.NewReader(f, longestRecord); ; {
+	for r := jsonl.NewReader(f, longestRecord); ctx.Err() == nil && !c.isDone(); {
 		line, err := r.Next()
 		if _, long := errors.AsType[*jsonl.TooLongError](err); long {
-			return unknownFile // nobody knows what the line says
+			c.add(unknownFile) // the line may name any file
+			return
 		}
 		if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0) {
-			return ""
+			return
 		}
-		if at := c.inLine(line); at != "" {
-			return at
-		}
+		c.inLine(line)
 	}
 }
 
-// inLine returns an existing file that a line names as a tool's argument and that
-// is in none of own; "" if there is none.
-func (c *namedFiles) inLine(line []byte) string {
-	if !bytes.Contains(line, []byte("tool_use")) && !bytes.Contains(line, []byte(`\u`)) { // which may be part of a word
-		return ""
+// inLine searches a line for files that are arguments of tools.
+func (c *namedFiles) inLine(line []byte) {
+	if !bytes.Contains(line, []byte(`"tool_use"`)) && !bytes.Contains(line, []byte(`\u`)) { // which may be part of a word
+		return
 	}
-	line = bytes.TrimLeft(line, "\x00\ufeff \t\r\n") // the agent ignores these
-	if tooDeep(line) {
-		return unknownFile
-	}
-	var record any
-	if json.Unmarshal(line, &record) != nil {
-		return "" // the agent cannot read it either
-	}
-	return c.inCalls(record)
+	c.inCalls(c.decode(bytes.TrimLeft(line, "\x00\ufeff \t\r\n"))) // the agent ignores these
 }
 
-// inCalls searches the calls of tools in a value.
-func (c *namedFiles) inCalls(value any) string {
+// decode returns the value of a text that is JSON; nil for any other text. It adds
+// unknownFile to found if only the agent may be able to read the text.
+func (c *namedFiles) decode(text []byte) (value any) {
+	if jsonl.Crowded(text) || tooDeep(text) {
+		c.add(unknownFile)
+		return nil
+	}
+	_ = json.Unmarshal(text, &value) // the agent cannot read it either
+	return value
+}
+
+// inCalls searches the calls of tools in a value. The agent also reads arguments
+// that are JSON in a text.
+func (c *namedFiles) inCalls(value any) {
 	switch v := value.(type) {
 	case []any:
 		for _, e := range v {
-			if at := c.inCalls(e); at != "" {
-				return at
-			}
+			c.inCalls(e)
 		}
 	case map[string]any:
 		if v["type"] == "tool_use" {
-			if at := c.inArguments(v["input"], false); at != "" {
-				return at
+			input := v["input"]
+			if text, ok := input.(string); ok {
+				input = c.decode([]byte(strings.TrimSpace(text)))
 			}
+			c.inArguments(input, false)
 		}
 		for _, e := range v {
-			if at := c.inCalls(e); at != "" {
-				return at
-			}
+			c.inCalls(e)
 		}
 	}
-	return ""
 }
 
 // inArguments searches the arguments of a call. isPath says that a text is a path,
-// by the name of the argument. The agent also reads arguments that are JSON in a
-// text.
-func (c *namedFiles) inArguments(value any, isPath bool) string {
+// by the name of the argument.
+func (c *namedFiles) inArguments(value any, isPath bool) {
 	switch v := value.(type) {
 	case string:
-		if isPath && c.isOutside(v) {
-			return v
-		}
-		var inner any
-		if s := strings.TrimSpace(v); strings.HasPrefix(s, "{") && json.Unmarshal([]byte(s), &inner) == nil {
-			return c.inArguments(inner, false)
+		if isPath {
+			c.consider(v)
 		}
 	case []any:
 		for _, e := range v {
-			if at := c.inArguments(e, isPath); at != "" {
-				return at
-			}
+			c.inArguments(e, isPath)
 		}
 	case map[string]any:
 		for name, e := range v {
 			low := strings.ToLower(name)
-			if at := c.inArguments(e, strings.Contains(low, "path") || strings.Contains(low, "file")); at != "" {
-				return at
-			}
+			c.inArguments(e, strings.Contains(low, "path") || strings.Contains(low, "file"))
 		}
 	}
-	return ""
+}
+
+// consider adds a file to found if it is outside.
+func (c *namedFiles) consider(name string) {
+	if c.isDone() || c.seen[name] {
+		return
+	}
+	if c.isOutside(name) {
+		c.add(name)
+	} else if len(c.seen) < maxSeen && len(name) <= maxName {
+		c.seen[name] = true
+	}
 }
 
 // isOutside reports whether a path leads to an existing file that is in none of
-// own. The agent removes spaces around a path.
+// own and that no sandbox shows. The agent removes spaces around a path, and parts
+// such as "x/..", even if there is no x.
 func (c *namedFiles) isOutside(name string) bool {
-	name = strings.TrimSpace(name)
+	name = strings.TrimFunc(name, isSpace)
 	if rest, ok := strings.CutPrefix(name, "~"); ok && (rest == "" || rest[0] == '/') {
 		name = filepath.Join(c.home, rest)
 	}
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(c.dir, name)
 	}
-	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+	return c.leadsOutside(name) || c.leadsOutside(filepath.Clean(name))
+}
+
+func (c *namedFiles) leadsOutside(path string) bool {
+	if leadsByProcess(path) {
+		return true
+	}
+	info, err := os.Stat(path)
+	if isUnreadable(err) || err == nil && info.IsDir() {
 		return false
 	}
-	real := canonical(name)
-	return !slices.ContainsFunc(c.own, func(of string) bool { return subpath.Within(real, canonical(of)) })
+	real := canonical(path)
+	return !slices.ContainsFunc(c.own, func(of string) bool { return subpath.Within(real, of) }) && !c.shown().Contains(real)
+}
+
+// maxLinks bounds the links on a path. The system follows fewer.
+const maxLinks = 255
+
+// leadsByProcess reports whether a path, or a link on it, leads through a folder of
+// Linux that is another one for each process, so that the path may lead the agent
+// elsewhere than this process. path is absolute.
+func leadsByProcess(path string) bool {
+	at, rest, links := "/", path, 0
+	for rest != "" && links <= maxLinks {
+		name, more, _ := strings.Cut(strings.TrimLeft(rest, "/"), "/")
+		next := filepath.Join(at, name)
+		if next == "/proc/self" || next == "/proc/thread-self" {
+			return true
+		}
+		to, err := os.Readlink(next)
+		if err != nil {
+			at, rest = next, more
+			continue
+		}
+		if links++; filepath.IsAbs(to) {
+			at = "/"
+		}
+		rest = to + "/" + more
+	}
+	return false
+}
+
+// isSpace reports whether the agent, which is written in JavaScript, removes a
+// character at the ends of a path.
+func isSpace(r rune) bool { return r == '\ufeff' || unicode.IsSpace(r) && r != '\u0085' }
+
+// isUnreadable reports whether err says that the agent, which runs as the same
+// user, cannot read a file either.
+func isUnreadable(err error) bool {
+	return slices.ContainsFunc([]error{fs.ErrNotExist, fs.ErrPermission, syscall.ENOTDIR, syscall.ENAMETOOLONG, syscall.ELOOP}, func(e error) bool { return errors.Is(err, e) })
 }

@@ -1,15 +1,21 @@
 package claude
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/jsonl"
 )
 
-// sandboxedState has the folders of a test about state that an agent in a sandbox can write.
+// sandboxedState has the folders of a test about state that an agent in a sandbox
+// can write.
 type sandboxedState struct {
 	t                         *testing.T
 	root, config, dir, folder string // folder is that of the conversations of dir
@@ -63,11 +69,11 @@ func (s sandboxedState) check(sandboxed bool, opt runnel.Options) error {
 		opt.Dir = s.dir
 	}
 	if sandboxed {
-		if err := checkState(env, runnel.Options{Dir: opt.Dir, Resume: opt.Resume, Sandbox: runnel.SandboxProject}); err != nil {
+		if err := checkState(s.t.Context(), env, runnel.Options{Dir: opt.Dir, Resume: opt.Resume, Sandbox: runnel.SandboxProject}); err != nil {
 			s.t.Fatal(err)
 		}
 	}
-	return checkState(env, opt)
+	return checkState(s.t.Context(), env, opt)
 }
 
 // The agent reads files again that a conversation has read or written, without
@@ -81,6 +87,10 @@ func TestConversationOfASandboxContinuesOutsideOnlyWithItsOwnFiles(t *testing.T)
 		file    string // in the folder of the conversations; "" for the conversation's own
 		alone   bool   // no agent was in a sandbox
 		addDirs bool
+		below   string // the session's folder in the project
+		link    string // in the project, to the file to or to a secret
+		to      string // in the folder around the project
+		noNotes bool   // a file is in the place of the folder for notes
 		refused bool
 	}{
 		"written":                {text: call("Write", `{"file_path":"ROOT/outside/secret","content":"x"}`), refused: true},
@@ -102,18 +112,54 @@ func TestConversationOfASandboxContinuesOutsideOnlyWithItsOwnFiles(t *testing.T)
 		"in the project":         {text: call("Read", `{"file_path":"ROOT/repo/file"}`)},
 		"a skill of the user":    {text: call("Read", `{"file_path":"ROOT/claude/skills/s.md"}`)},
 		"a program":              {text: call("Read", `{"file_path":"/bin/sh"}`)},
+		"an unusual space":       {text: call("Read", `{"file_path":"\ufeffROOT/outside/secret"}`), refused: true},
+		"no space for the agent": {text: call("Read", `{"file_path":"\u0085/link"}`), link: "\u0085/link", refused: true},
+		"a part and back":        {text: call("Read", `{"file_path":"ROOT/repo/none/../../outside/secret"}`), refused: true},
+		"the agent's own folder": {text: call("Read", `{"file_path":"/proc/self/cwd/../outside/secret"}`), refused: runtime.GOOS == "linux"},
+		"that folder by a link":  {text: call("Read", `{"file_path":"ROOT/repo/a/b/outside/secret"}`), link: "a/b", to: "../../../../../../../proc/self/cwd/..", refused: runtime.GOOS == "linux"},
+		"worktrees by a link":    {text: call("Read", `{"file_path":"ROOT/outside/secret"}`), link: ".claude/worktrees", to: "outside", refused: true},
+		"of other users":         {text: call("Read", `{"file_path":"/proc/1/status"}`), refused: runtime.GOOS == "linux"},
+		"many values":            {text: strings.Replace(call("Read", `{}`), `"message"`, `"x":[`+strings.Repeat("0,", jsonl.MaxValues)+`0],"message"`, 1), refused: true},
+		"many values in a text":  {text: call("Read", `"[`+strings.Repeat("0,", jsonl.MaxValues+1)+`0]"`), refused: true},
+		"deep values in a text":  {text: call("Read", `"{\"x\":`+strings.Repeat("[", 10_001)+strings.Repeat("]", 10_001)+`,\"file_path\":\"ROOT/outside/secret\"}"`), refused: true},
+		"JSON as content":        {text: call("Write", `{"file_path":"ROOT/repo/file","content":"{\"path\":\"ROOT/outside/secret\"}"}`)},
+		"a plan":                 {text: call("ExitPlanMode", `{"plan":"p","planFilePath":"ROOT/claude/plans/p.md"}`)},
+		"a link among the plans": {text: call("Read", `{"file_path":"ROOT/claude/plans/link"}`), refused: true},
+		"a memory":               {text: call("Write", `{"file_path":"MEMORY/memory/m.md"}`), below: "sub"},
+		"beside the memories":    {text: call("Write", `{"file_path":"MEMORY/x.jsonl"}`), below: "sub", refused: true},
+		"a folder":               {text: call("Grep", `{"path":"ROOT/outside"}`)},
+		"below a file":           {text: call("Read", `{"file_path":"ROOT/outside/secret/x"}`)},
+		"a long name":            {text: call("Read", `{"file_path":"ROOT/outside/`+strings.Repeat("x", 5000)+`"}`)},
+		"a link to itself":       {text: call("Read", `{"file_path":"ROOT/outside/loop"}`)},
+		"a setting of a system":  {text: call("Read", `{"file_path":"/etc/passwd"}`)},
+		"a toolchain":            {text: call("Read", `{"file_path":"ROOT/go/pkg/mod/x.go"}`)},
+		"a file for the notes":   {text: call("Read", `{"file_path":"ROOT/outside/secret"}`), alone: true, noNotes: true},
 		"text":                   {text: `{"type":"user","message":{"content":"tool_use file_path ROOT/outside/secret"}}` + "\n"},
 		"torn":                   {text: strings.TrimSuffix(call("Read", `{"file_path":"ROOT/outside/secret"}`), "}]}}\n")},
 	} {
 		s := newSandboxedState(t)
 		s.link(filepath.Join(s.root, "outside", "secret"), filepath.Join(s.dir, "link"))
-		conversation := filepath.Join(s.folder, plantedID+".jsonl")
+		s.link(filepath.Join(s.root, "outside", "secret"), filepath.Join(s.config, "plans", "link"))
+		s.link("loop", filepath.Join(s.root, "outside", "loop"))
+		if c.link != "" {
+			s.link(filepath.Join(s.root, cmp.Or(c.to, "outside/secret")), filepath.Join(s.dir, c.link))
+		}
+		if c.noNotes {
+			s.write(filepath.Join(s.config, "runnel"), "x")
+		}
+		dir := filepath.Join(s.dir, c.below)
+		folder := filepath.Join(s.config, "projects", slug(dir))
+		for _, file := range []string{filepath.Join(dir, "x"), filepath.Join(s.config, "plans", "p.md"), filepath.Join(s.folder, "memory", "m.md"), filepath.Join(s.folder, "x.jsonl"), filepath.Join(s.root, "go", "pkg", "mod", "x.go")} {
+			s.write(file, "x")
+		}
+		conversation := filepath.Join(folder, plantedID+".jsonl")
 		s.write(conversation, "{}\n")
 		if c.file != "" {
-			conversation = filepath.Join(s.folder, c.file)
+			conversation = filepath.Join(folder, c.file)
 		}
-		s.write(conversation, strings.ReplaceAll(c.text, "ROOT", s.root))
-		opt := runnel.Options{Resume: plantedID}
+		t.Setenv("HOME", s.root)
+		s.write(conversation, strings.NewReplacer("ROOT", s.root, "MEMORY", s.folder).Replace(c.text))
+		opt := runnel.Options{Dir: dir, Resume: plantedID}
 		if c.addDirs {
 			opt.AddDirs = []string{filepath.Join(s.root, "outside")}
 		}
@@ -179,5 +225,57 @@ func TestMemoriesThatCannotBeSearchedAreRefused(t *testing.T) {
 	defer func() { _ = os.Chmod(closed, 0o700) }()
 	if at, why := linkAmong(memories, nil, 4); at != closed || !strings.Contains(why, "cannot be listed") {
 		t.Error(at, why)
+	}
+}
+
+// A person decides by the error what to do.
+func TestConversationOfASandboxIsRefusedWithItsFilesAndTheWayOut(t *testing.T) {
+	s := newSandboxedState(t)
+	var text strings.Builder
+	for _, name := range []string{"a/1", "a/2", "b/1", "c/1", "d/1"} {
+		file := filepath.Join(s.root, "outside", name)
+		s.write(file, "x")
+		text.WriteString(`{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t","name":"Read","input":{"file_path":"` + file + `"}}]}}` + "\n")
+	}
+	s.write(filepath.Join(s.folder, plantedID+".jsonl"), text.String())
+	opt := runnel.Options{Resume: plantedID}
+	err := s.check(true, opt)
+	if err == nil {
+		t.Fatal("the conversation continues")
+	}
+	note := noteOfSandbox(s.config, slug(s.dir))
+	for part, want := range map[string]bool{"outside/a/1": true, "outside/b/1": true, "outside/c/1": true, note: true, "outside/a/2": false, "outside/d/1": false} {
+		if strings.Contains(err.Error(), part) != want {
+			t.Errorf("%s: %v", part, err)
+		}
+	}
+	if err := os.Remove(note); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.check(false, opt); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSearchForNamedFilesEndsWithItsContext(t *testing.T) {
+	s := newSandboxedState(t)
+	s.write(filepath.Join(s.folder, plantedID+".jsonl"), "{}\n")
+	if err := s.check(true, runnel.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	env := []string{"CLAUDE_CONFIG_DIR=" + s.config, "HOME=" + s.root}
+	if err := checkState(ctx, env, runnel.Options{Dir: s.dir, Resume: plantedID}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// Results of tools name only the id of a call.
+func TestSearchForNamedFilesDecodesOnlyCalls(t *testing.T) {
+	c := namedFiles{}
+	result := []byte(`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"` + strings.Repeat("x", 100) + `"}]}}`)
+	if n := testing.AllocsPerRun(10, func() { c.inLine(result) }); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
