@@ -248,9 +248,9 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 		return nil, err
 	}
 	if f := p.agent.quirks().startup.linkInState; f != nil && !opt.Sandbox.IsOn() {
-		if at, what := f(env); at != "" {
-			return nil, runnel.Fail(runnel.SessionCreateFailed, text.OneLine(at, 500)+" "+what+", and "+p.DisplayName()+" would read or write without asking where a link leads. "+
-				"If you did not make it so, something else did, such as an agent in a sandbox. Remove it")
+		if at, why := f(env, opt.Dir); at != "" {
+			return nil, runnel.Fail(runnel.SessionCreateFailed, text.OneLine(at, 500)+" "+why.reason+". "+p.DisplayName()+" would read or write without asking where a link leads, "+
+				"and an agent in a sandbox could have made one. "+why.next)
 		}
 	}
 	if f := p.agent.quirks().startup.pinGit; f != nil && !opt.Trusted {

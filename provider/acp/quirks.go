@@ -62,9 +62,9 @@ type startupQuirks struct {
 	waitResumable func(ctx context.Context, env []string, session string) error
 	// linkInState returns the path of a link in the agent's state that lets the
 	// agent work elsewhere without asking, or of a folder that may have one; ""
-	// if there is none. what says for people what the path is. An agent in a
-	// sandbox can create such links.
-	linkInState func(env []string) (at, what string)
+	// if there is none. dir is the session's folder. An agent in a sandbox can
+	// create such links.
+	linkInState func(env []string, dir string) (at string, why refusal)
 	// keyLogin is the login type under which the agent uses the API key in its
 	// environment. The agent ignores the key if its settings select another
 	// one.
