@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -155,7 +156,7 @@ func checkNamedFiles(ctx context.Context, env []string, home, dir string, opt ru
 		return nil // the agent has stored no conversations
 	}
 	defer root.Close()
-	c := namedFiles{dir: canonical(dir), home: userHome(env), own: mayBeNamed(home, dir, opt), shown: sync.OnceValue(sandbox.NewShown), seen: make(map[string]bool)}
+	c := namedFiles{bases: []string{canonical(dir)}, home: userHome(env), own: mayBeNamed(home, dir, opt), shown: sync.OnceValue(sandbox.NewShown), seen: make(map[string]bool), relative: make(map[string]bool)}
 	for _, name := range inFolders(root, opt.Resume+".jsonl") {
 		folder := path.Dir(name)
 		if !wasSandboxed(home, folder) {
@@ -205,18 +206,20 @@ func namesElsewhere(file string, found []string, note string) error {
 
 const (
 	maxFound = 3      // files outside, each of another folder, that a refusal names
-	maxSeen  = 10_000 // names that namedFiles remembers
+	maxBases = 100    // folders to which relative paths may refer
+	maxSeen  = 10_000 // names that namedFiles remembers, of each kind
 	maxName  = 4096   // bytes of a name that namedFiles remembers
 )
 
 // namedFiles finds the files that a conversation names. It is for one goroutine.
 type namedFiles struct {
-	dir   string                // the session's folder, to which relative paths refer
-	home  string                // the user's home directory
-	own   []string              // the folders whose files may be named, without links
-	shown func() *sandbox.Shown // further files that may be named
-	seen  map[string]bool       // names that lead to no file outside
-	found []string              // files outside, at most maxFound
+	bases    []string              // the folders to which relative paths may refer: the session's, and worktrees
+	home     string                // the user's home directory
+	own      []string              // the folders whose files may be named, without links
+	shown    func() *sandbox.Shown // further files that may be named
+	seen     map[string]bool       // absolute names that lead to no file outside
+	relative map[string]bool       // relative names, until search has read all bases
+	found    []string              // files outside, at most maxFound
 }
 
 // isDone reports whether the search has found enough.
@@ -259,7 +262,8 @@ func (c *namedFiles) searchSubagents(ctx context.Context, folder string) (file s
 const unknownFile = "an unknown file"
 
 // search adds the existing files that a conversation's file names and that are in
-// none of own to found. It stops when ctx ends.
+// none of own to found. It stops when ctx ends. The agent works in a worktree that
+// the file names, so a relative path may refer to that.
 func (c *namedFiles) search(ctx context.Context, file string) {
 	f, _, err := agentconn.OpenPlain(os.OpenFile, file)
 	if err != nil {
@@ -273,10 +277,31 @@ func (c *namedFiles) search(ctx context.Context, file string) {
 			return
 		}
 		if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0) {
-			return
+			break
+		}
+		if base := worktreeIn(line); filepath.IsAbs(base) && !slices.Contains(c.bases, base) {
+			c.bases = append(c.bases, base)
+		}
+		if len(c.bases) > maxBases {
+			c.add(unknownFile)
 		}
 		c.inLine(line)
 	}
+	c.considerRelative(ctx)
+}
+
+// considerRelative adds the relative names that lead outside from one of bases to
+// found.
+func (c *namedFiles) considerRelative(ctx context.Context) {
+	for _, name := range slices.Sorted(maps.Keys(c.relative)) {
+		for _, base := range c.bases {
+			if ctx.Err() == nil && !c.isDone() && c.isOutside(filepath.Join(base, name)) {
+				c.add(name)
+				break
+			}
+		}
+	}
+	clear(c.relative)
 }
 
 // inLine searches a line for files that are arguments of tools.
@@ -340,30 +365,35 @@ func (c *namedFiles) inArguments(value any, isPath bool) {
 	}
 }
 
-// consider adds a file to found if it is outside.
+// consider adds a file to found if it is outside. The agent removes spaces around
+// a path.
 func (c *namedFiles) consider(name string) {
-	if c.isDone() || c.seen[name] {
-		return
+	path := strings.TrimFunc(name, isSpace)
+	if rest, ok := strings.CutPrefix(path, "~"); ok && (rest == "" || rest[0] == '/') {
+		path = filepath.Join(c.home, rest)
 	}
-	if c.isOutside(name) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Clean(path)
+	}
+	switch {
+	case c.isDone() || c.seen[path] || c.relative[path]:
+	case !filepath.IsAbs(path) && len(path) > maxName: // no system has such a path
+	case !filepath.IsAbs(path) && len(c.relative) == maxSeen:
+		c.add(unknownFile)
+	case !filepath.IsAbs(path):
+		c.relative[path] = true
+	case c.isOutside(path):
 		c.add(name)
-	} else if len(c.seen) < maxSeen && len(name) <= maxName {
-		c.seen[name] = true
+	case len(c.seen) < maxSeen && len(path) <= maxName:
+		c.seen[path] = true
 	}
 }
 
-// isOutside reports whether a path leads to an existing file that is in none of
-// own and that no sandbox shows. The agent removes spaces around a path, and parts
-// such as "x/..", even if there is no x.
-func (c *namedFiles) isOutside(name string) bool {
-	name = strings.TrimFunc(name, isSpace)
-	if rest, ok := strings.CutPrefix(name, "~"); ok && (rest == "" || rest[0] == '/') {
-		name = filepath.Join(c.home, rest)
-	}
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(c.dir, name)
-	}
-	return c.leadsOutside(name) || c.leadsOutside(filepath.Clean(name))
+// isOutside reports whether an absolute path leads to an existing file that is in
+// none of own and that no sandbox shows. The agent removes parts such as "x/..",
+// even if there is no x.
+func (c *namedFiles) isOutside(path string) bool {
+	return c.leadsOutside(path) || c.leadsOutside(filepath.Clean(path))
 }
 
 func (c *namedFiles) leadsOutside(path string) bool {
