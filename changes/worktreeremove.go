@@ -200,7 +200,8 @@ func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree, may Loss) 
 }
 
 // entries returns the files and folders of a worktree that differ from the last
-// commit, and those that git ignores.
+// commit, and those that git ignores. A folder that cannot be listed counts as
+// one that differs, because git status passes over it.
 func (g *Git) entries(ctx context.Context, wr *repository) (changed, others []string, err error) {
 	// Unlike Git.list, this also lists repositories within the worktree.
 	args := []string{"status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", "--ignored", g.submodules(wr)}
@@ -217,7 +218,32 @@ func (g *Git) entries(ctx context.Context, wr *repository) (changed, others []st
 			changed = append(changed, record[3:])
 		}
 	}
-	return changed, others, nil
+	hidden, err := unlisted(ctx, wr.root, others)
+	return append(changed, hidden...), others, err
+}
+
+// unlisted returns the folders of a worktree that cannot be listed, apart from
+// those in the ignored ones.
+func unlisted(ctx context.Context, dir string, ignored []string) (found []string, err error) {
+	skip := make(map[string]bool, len(ignored))
+	for _, name := range ignored {
+		skip[strings.TrimSuffix(name, "/")] = true
+	}
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(dir, path) // path begins with dir
+		name = filepath.ToSlash(name)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
+		case err != nil:
+			found = append(found, name+"/")
+		case d.IsDir() && skip[name]:
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return found, err
 }
 
 // maxLooked bounds the files and folders that withRepositories examines.

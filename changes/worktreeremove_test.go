@@ -66,3 +66,28 @@ func TestUnfinishedWorktreeIsDropped(t *testing.T) {
 	_, err := s.git.DropUnfinished(t.Context(), s.folder, s.w)
 	expect(t, err, runnel.GitFailed, "a.txt")
 }
+
+// git status passes over a folder that cannot be listed, and the removal could
+// make it listable and delete its files.
+func TestRemovalKeepsFoldersThatCannotBeListed(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root can list every folder")
+	}
+	t.Parallel()
+	s := newRig(t).add()
+	in := s.in()
+	in.put("deep/closed/work.txt", "work\n")
+	if err := os.Chmod(in.at("deep/closed"), 0o300); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(in.at("deep/closed"), 0o700) })
+	for _, may := range []Loss{LoseNothing, LoseIgnored} {
+		_, err := s.git.RemoveWorktree(t.Context(), s.folder, s.w, may, "")
+		expect(t, err, runnel.GitFailed, "deep/closed/")
+	}
+	equal(t, "file", in.read("deep/closed/work.txt"), "work\n")
+	if _, err := s.remove(true); err != nil {
+		t.Fatal(err)
+	}
+	s.gone()
+}
