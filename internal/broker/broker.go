@@ -45,12 +45,13 @@ var credentials = []string{XAPIKey, Bearer, XGoogAPIKey, "Api-Key", "Cookie", "P
 
 // parameters are the query parameters that may have a credential and whose names
 // secretHeader does not match, in lower case and without the $ that APIs of
-// Google accept before a name.
-var parameters = []string{"key", "token"}
+// Google accept before a name. The id of an upload to such an API is one: it is
+// all that is needed to add data to the upload of any account.
+var parameters = []string{"key", "token", "upload_id"}
 
 // secretHeader matches the names of other headers that may have a credential,
 // such as those of gateways to several models, and of query parameters.
-var secretHeader = regexp.MustCompile(`(?i)(api|subscription|virtual)[-_]?key|(access|session|security)[-_]?token|auth|credential|secret|jwt|assertion`)
+var secretHeader = regexp.MustCompile(`(?i)(api|subscription|virtual)[-_]?key|(access|session|security)[-_]?token|auth|bearer|credential|secret|jwt|assertion`)
 
 // overrides are headers that make an API read another method than that of the
 // request. With one of them, APIs of Google read the body as a query.

@@ -86,7 +86,7 @@ func TestKeyReplacesEveryCredential(t *testing.T) {
 				}
 			}
 			if resp, body := ask(t, http.MethodPost, address+"/v1/messages?beta=true&key=other&access_token=other&%24key=other&Key=other&oauth_token=other&subscription-key=other"+
-				"&%24httpHeaders=X-Goog-Api-Key%3Aother&%24httpMethod=GET&%24httpOverwrite=other&httpheaders=other&x-goog-api-key=other&authorization=other&%24.key=other&%24.httpHeaders=other", headers...); resp.StatusCode != http.StatusOK {
+				"&%24httpHeaders=X-Goog-Api-Key%3Aother&%24httpMethod=GET&%24httpOverwrite=other&httpheaders=other&x-goog-api-key=other&authorization=other&%24.key=other&%24.httpHeaders=other&bearer_token=other&upload_id=other", headers...); resp.StatusCode != http.StatusOK {
 				t.Fatalf("%s %s", resp.Status, body)
 			}
 			if got.Header.Get(header) != want || got.Header.Get("X-Other") != "kept" || got.Host != strings.TrimPrefix(api.URL, "http://") || got.URL.RawQuery != "beta=true" {
