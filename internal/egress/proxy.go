@@ -59,6 +59,7 @@ type Config struct {
 // The bounds of a proxy.
 const (
 	maxConns    = 256              // connections at the same time; further ones wait
+	maxIdle     = 16               // connections to hosts that are kept for the next plain HTTP request
 	headTime    = 10 * time.Second // for a handover, and for the head of a request
 	connectTime = 15 * time.Second // for resolving a name and connecting
 	maxHead     = 32 << 10         // bytes of the head of a request
@@ -102,7 +103,7 @@ func Serve(ln net.Listener, cfg Config) *Proxy {
 	}
 	p := &Proxy{cfg: cfg, open: make(map[net.Conn]bool)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.pool = &http.Transport{DialContext: p.dialPlain, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 4, DisableCompression: true}
+	p.pool = &http.Transport{DialContext: p.dialPlain, IdleConnTimeout: time.Minute, MaxIdleConns: maxIdle, MaxIdleConnsPerHost: 4, DisableCompression: true}
 	silent := slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug) // programs in a sandbox must not fill the log of the server
 	p.plain = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.Out.Header.Del("Proxy-Authorization") }, Transport: p.pool, FlushInterval: -1, ErrorLog: silent,

@@ -288,6 +288,29 @@ func TestProxyServesPlainRequests(t *testing.T) {
 	}
 }
 
+// A listed host has many spellings, and each has connections of its own.
+func TestProxyKeepsFewConnectionsWithoutARequest(t *testing.T) {
+	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer origin.Close()
+	r := newRig(t, policy(t, nil, []string{"localhost:8080"}, nil), origin.Listener.Addr().String())
+	program, answers := r.open(t, "secret", "")
+	const requests = 90
+	for i := range requests {
+		fmt.Fprintf(program, "GET http://127.0.0.%d:8080/ HTTP/1.1\r\nHost: x\r\n\r\n", i+1)
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Fatal(resp.Status)
+		}
+	}
+	for range requests - maxIdle {
+		<-r.ended
+	}
+}
+
 func TestProxyRejectsConnectionsWithoutTheSecret(t *testing.T) {
 	r := newRig(t, policy(t, []string{"api.example.com"}, nil, nil), "127.0.0.1:1")
 	r.hosts["api.example.com"] = "93.184.216.34"
