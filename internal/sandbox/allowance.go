@@ -370,7 +370,7 @@ func (m *mounts) allowRepository(dir string, rule gitRule) error {
 		return m.gitDir(path, rule)
 	case info.Mode().IsRegular():
 		m.pin(readable, path)
-		return nil
+		return m.separate(path, rule)
 	}
 	return &Error{Why: path + " is a link, so a sandbox cannot make the settings of the repository read-only", Fix: "Replace the link by what it names, or remove the rule that lets the sandbox write there."}
 }

@@ -22,6 +22,8 @@ func (m *mounts) repository(dir string, g guard, rule gitRule) error {
 	path := filepath.Join(dir, ".git")
 	info, err := os.Lstat(path)
 	switch {
+	case err != nil && isBareRepository(dir):
+		return m.gitDir(dir, rule)
 	case err != nil: // no repository
 		return nil
 	case info.Mode()&fs.ModeSymlink != 0:
@@ -34,11 +36,47 @@ func (m *mounts) repository(dir string, g guard, rule gitRule) error {
 	case info.Mode().IsRegular():
 		m.pin(readable, path)
 		if common := LinkedTo(path); common != "" && g.exposes(common) == "" {
-			m.pin(writable, common)
+			m.pinWithParents(common)
 			return m.gitDir(common, rule)
 		}
+		return m.separate(path, rule)
 	}
 	return nil
+}
+
+// separate adds the mounts for the git directory to which a .git file leads, if
+// an agent can write that directory, such as one that git init
+// --separate-git-dir has made in the project.
+func (m *mounts) separate(file string, rule gitRule) error {
+	dir := gitDirOf(file)
+	if dir == "" || rule == openGit {
+		return nil
+	}
+	found := real(dir)
+	switch {
+	case m.over(found).kind != writable && m.over(dir).kind != writable:
+		return nil // not in the sandbox, or only to be read
+	case found != dir:
+		return &Error{Why: file + " leads to a repository through a link, so a sandbox cannot make the settings of the repository read-only", Fix: "Write the path without links into that file."}
+	case !isGitDir(found):
+		return nil
+	}
+	m.pinWithParents(found)
+	return m.gitDir(found, rule)
+}
+
+// pinWithParents makes a directory writable. If it is in another writable
+// directory, it makes those on the way mounts of their own, so they cannot be
+// moved away and replaced.
+func (m *mounts) pinWithParents(dir string) {
+	var way []string
+	for at := dir; m.over(at).kind == writable && m.over(at).path != at; at = filepath.Dir(at) {
+		way = append(way, at)
+	}
+	m.pin(writable, dir)
+	for _, at := range way {
+		m.pin(writable, at)
+	}
 }
 
 // maxModules bounds the files and directories that gitDir searches for the
@@ -70,9 +108,7 @@ func (m *mounts) gitDir(dir string, rule gitRule) error {
 				return fs.SkipDir
 			}
 			if isGitDir(path) || below == "worktrees" && filepath.Base(filepath.Dir(path)) == below {
-				for at := path; at != dir && m.over(at).path != at; at = filepath.Dir(at) {
-					m.pin(writable, at)
-				}
+				m.pinWithParents(path)
 				return m.gitSettings(path)
 			}
 			return nil
@@ -135,13 +171,9 @@ func placeholder(path string, isDir bool) error {
 // the project could choose any directory of the user to be writable, or another
 // project whose settings the agent reads.
 func LinkedTo(file string) string {
-	text, ok := strings.CutPrefix(firstLine(file), "gitdir:")
-	dir := strings.TrimSpace(text)
-	if !ok || dir == "" {
+	dir := gitDirOf(file)
+	if dir == "" {
 		return ""
-	}
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(filepath.Dir(file), dir)
 	}
 	dir = real(dir)
 	common := filepath.Dir(filepath.Dir(dir))
@@ -156,6 +188,35 @@ func LinkedTo(file string) string {
 		return ""
 	}
 	return common
+}
+
+// gitDirOf returns the absolute path of the git directory that a .git file names;
+// "" if it names none.
+func gitDirOf(file string) string {
+	text, ok := strings.CutPrefix(firstLine(file), "gitdir:")
+	dir := strings.TrimSpace(text)
+	switch {
+	case !ok || dir == "":
+		return ""
+	case !filepath.IsAbs(dir):
+		dir = filepath.Join(filepath.Dir(file), dir)
+	}
+	return filepath.Clean(dir)
+}
+
+// gitDirAbove returns the git directory that a directory is part of; "" if there
+// is none. A directory with a .git of its own, such as a linked worktree in a
+// bare repository, counts as part of none.
+func gitDirAbove(dir string) string {
+	for at := dir; at != filepath.Dir(at); at = filepath.Dir(at) {
+		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
+			return ""
+		}
+		if up := filepath.Dir(at); isBareRepository(up) {
+			return up
+		}
+	}
+	return ""
 }
 
 // firstLine returns the first line of a regular file, without white space around

@@ -27,6 +27,9 @@ func (b Box) check() (g guard, dirs []string, err error) {
 		if p := g.exposes(dir); p != "" {
 			return g, nil, &ExposedError{Dir: dir, Protected: p}
 		}
+		if p := gitDirAbove(dir); p != "" {
+			return g, nil, &ExposedError{Dir: dir, Protected: p, Obeyed: true}
+		}
 		for _, name := range g.names(dir) {
 			g := g.withHomeOf(name)
 			if p := g.exposesAs(name); p != "" {
