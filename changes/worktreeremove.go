@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -174,6 +175,11 @@ func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree, may Loss) 
 		lost = append(lost, "an unfinished "+op)
 	}
 	changed, others, err := g.entries(ctx, wr)
+	var closed, within []string
+	if err == nil {
+		closed, within, err = passedOver(ctx, w.Root, slices.Concat(changed, others))
+		changed = append(changed, closed...)
+	}
 	if err == nil && may != LoseNothing {
 		others, err = withRepositories(w.Root, others)
 	}
@@ -189,19 +195,21 @@ func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree, may Loss) 
 	case len(others) > 0:
 		lost = append(lost, "the repositories in "+names(others, 0))
 	}
-	within, hidden, err := g.unreported(ctx, wr)
+	if len(within) > 0 {
+		lost = append(lost, "the repositories "+names(within, 0))
+	}
+	submodules, hidden, err := g.unreported(ctx, wr)
 	if len(hidden) > 0 {
 		lost = append(lost, "changes that git was told not to report in "+names(hidden, 0))
 	}
-	if within {
+	if submodules {
 		lost = append(lost, "the submodules in it")
 	}
 	return head, lost, err
 }
 
 // entries returns the files and folders of a worktree that differ from the last
-// commit, and those that git ignores. A folder that cannot be listed counts as
-// one that differs, because git status passes over it.
+// commit, and those that git ignores.
 func (g *Git) entries(ctx context.Context, wr *repository) (changed, others []string, err error) {
 	// Unlike Git.list, this also lists repositories within the worktree.
 	args := []string{"status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", "--ignored", g.submodules(wr)}
@@ -218,15 +226,15 @@ func (g *Git) entries(ctx context.Context, wr *repository) (changed, others []st
 			changed = append(changed, record[3:])
 		}
 	}
-	hidden, err := unlisted(ctx, wr.root, others)
-	return append(changed, hidden...), others, err
+	return changed, others, nil
 }
 
-// unlisted returns the folders of a worktree that cannot be listed, apart from
-// those in the ignored ones.
-func unlisted(ctx context.Context, dir string, ignored []string) (found []string, err error) {
-	skip := make(map[string]bool, len(ignored))
-	for _, name := range ignored {
+// passedOver returns what git status does not report of a worktree: folders that
+// cannot be listed, and the git directories of repositories in folders with
+// tracked files. It does not look into the folders in reported.
+func passedOver(ctx context.Context, dir string, reported []string) (closed, repositories []string, err error) {
+	skip := make(map[string]bool, len(reported))
+	for _, name := range reported {
 		skip[strings.TrimSuffix(name, "/")] = true
 	}
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -237,13 +245,17 @@ func unlisted(ctx context.Context, dir string, ignored []string) (found []string
 			return ctx.Err()
 		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
 		case err != nil:
-			found = append(found, name+"/")
-		case d.IsDir() && skip[name]:
+			closed = append(closed, name+"/")
+		case !d.IsDir() || name == ".git": // the file .git of a submodule is no repository
+		case skip[name]:
+			return fs.SkipDir
+		case d.Name() == ".git":
+			repositories = append(repositories, name)
 			return fs.SkipDir
 		}
 		return nil
 	})
-	return found, err
+	return closed, repositories, err
 }
 
 // maxLooked bounds the files and folders that withRepositories examines.

@@ -91,3 +91,21 @@ func TestRemovalKeepsFoldersThatCannotBeListed(t *testing.T) {
 	}
 	s.gone()
 }
+
+// git status never reports a .git, so it does not show that a folder with tracked
+// files is also a repository of its own.
+func TestRemovalKeepsRepositoriesInTrackedFolders(t *testing.T) {
+	t.Parallel()
+	s := newRig(t).add()
+	in := s.in()
+	in.run("init", "--quiet", "sub")
+	in.run("-C", "sub", "commit", "--quiet", "--allow-empty", "--message", "only here")
+	for _, may := range []Loss{LoseNothing, LoseIgnored} {
+		_, err := s.git.RemoveWorktree(t.Context(), s.folder, s.w, may, "")
+		expect(t, err, runnel.GitFailed, "sub/.git")
+	}
+	if _, err := s.remove(true); err != nil {
+		t.Fatal(err)
+	}
+	s.gone()
+}
