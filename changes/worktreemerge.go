@@ -93,7 +93,7 @@ func (g *Git) MergeWorktree(ctx context.Context, project Folder, w Worktree, mes
 			return m, err
 		}
 	}
-	if err := g.keepsSubmodules(ctx, r, w, m.Commit); err != nil {
+	if err := g.keepsRepositories(ctx, r, w, m.Commit); err != nil {
 		return m, err
 	}
 	_, err = g.within(ctx, r, command{args: exact("merge", "--quiet", "--ff-only", "--no-autostash", "--no-overwrite-ignore", m.Commit), time: checkTime, most: maxList})
