@@ -100,6 +100,9 @@ func (g *Git) CheckLoss(ctx context.Context, project Folder, w Worktree, may Los
 func (g *Git) loss(ctx context.Context, r *repository, w Worktree, branchHead string, may Loss) (Removed, error) {
 	discard := may == LoseWork
 	out, heads := Removed{Root: w.Root, Head: branchHead}, []string{}
+	if at := mountedIn(w.Root); at != "" { // its files are elsewhere, so nobody who discards the worktree means them
+		return out, failed("Something is mounted at " + at + ", whose files would be deleted. Unmount it, then remove the worktree.")
+	}
 	if branchHead != "" {
 		heads = append(heads, branchHead)
 	}
