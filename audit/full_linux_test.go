@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// On a full disk, a deletion can still be recorded, because it frees space. Other
-// actions cannot.
-func TestDeletionsAreRecordedOnAFullDisk(t *testing.T) {
+// On a full disk, a deletion can still be recorded, because it frees space, and
+// the end of a credential or a rule, because its holder or an agent may have
+// filled the disk. Other actions cannot.
+func TestDeletionsAndRevocationsAreRecordedOnAFullDisk(t *testing.T) {
 	disk := t.TempDir()
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=1m,mode=0700"); err != nil {
 		t.Skipf("a disk that can be filled needs the right to mount one: %v", err)
@@ -43,6 +44,11 @@ func TestDeletionsAreRecordedOnAFullDisk(t *testing.T) {
 	}
 	if !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("got %v", err)
+	}
+	for _, kind := range []Action{Revoked, Logout, RuleRemoved} {
+		if err := l.Append(Record{Kind: kind, What: "id"}); err != nil {
+			t.Fatalf("%s: %v", kind, err)
+		}
 	}
 	for range 100 {
 		if err := l.Append(Record{Kind: SessionDeleted, Session: "s"}); err != nil {

@@ -215,13 +215,13 @@ func (l *Log) append(e Record) error {
 	if err == nil {
 		err = l.put(line)
 	}
-	if isFull(err) && e.Kind == SessionDeleted && l.release() {
+	if isFull(err) && e.Kind.mayUseReserve() && l.release() {
 		err = l.put(line)
 	}
 	if err != nil {
 		return fmt.Errorf("audit log: %w", err)
 	}
-	if !l.held && e.Kind != SessionDeleted {
+	if !l.held && !e.Kind.mayUseReserve() {
 		l.hold()
 	}
 	l.head.n, l.head.last = e.N, m

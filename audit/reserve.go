@@ -9,15 +9,27 @@ import (
 )
 
 // reserveName is the file of a log's folder that holds disk space. When the disk
-// is full, the space is released for the entries of deletions. Without an entry
-// no session can be deleted, and so no space would become free.
+// is full, the space is released for the entries of some actions, see
+// [Action.mayUseReserve].
 const reserveName = "reserve"
 
-// reserveBytes is enough for the entries of some hundred deletions.
+// reserveBytes is enough for some hundred entries.
 const reserveBytes = 64 << 10
 
+// mayUseReserve reports whether an entry of this kind may use the reserve.
+// Without its entry no session could be deleted, and so no space would become
+// free; and somebody with a stolen credential, or an agent that a rule serves,
+// could fill the disk to keep the credential or the rule.
+func (a Action) mayUseReserve() bool {
+	switch a {
+	case SessionDeleted, Revoked, Logout, RuleRemoved:
+		return true
+	}
+	return false
+}
+
 // hold creates the reserve unless it exists. If the disk has too little space,
-// the next entry that is not about a deletion tries again.
+// the next entry that may not use the reserve tries again.
 func (l *Log) hold() {
 	path := filepath.Join(l.cfg.Dir, reserveName)
 	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() == reserveBytes {
