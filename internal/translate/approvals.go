@@ -25,6 +25,7 @@ func Option(n int) string { return OptionPrefix + strconv.Itoa(n) }
 // Bounds of approvals.
 const (
 	MaxOpen    = 100            // open questions
+	MaxShown   = 2 << 20        // bytes of the open questions together, before the last one
 	MaxLabel   = event.MaxTitle // bytes of a choice's label
 	MaxOptions = 20             // answers to a question that are choices
 )
@@ -67,6 +68,7 @@ type Approval[Q any] struct {
 	OutOfTurn bool   // the turn contains only this question
 	Request   string // the agent's id of the question; see jsonrpc.ID.Key
 	Digest    string // digest of the question's content
+	Shown     int    // bytes of the question in an event
 	Question  Q
 }
 
@@ -78,8 +80,16 @@ func (a *Approvals[Q]) Add(q Approval[Q]) {
 	a.open[q.ID] = q
 }
 
-// Full reports whether MaxOpen questions are open.
-func (a *Approvals[Q]) Full() bool { return len(a.open) >= MaxOpen }
+// Full reports whether MaxOpen questions are open, or MaxShown bytes of them.
+// Every list of sessions has all open questions, and every change of a session's
+// status sends them again.
+func (a *Approvals[Q]) Full() bool {
+	shown := 0
+	for _, q := range a.open {
+		shown += q.Shown
+	}
+	return len(a.open) >= MaxOpen || shown >= MaxShown
+}
 
 // Len returns how many questions are open.
 func (a *Approvals[Q]) Len() int { return len(a.open) }

@@ -49,6 +49,23 @@ func TestOpenApprovalsAreBounded(t *testing.T) {
 	}
 }
 
+func TestOpenApprovalsAreBoundedByTheirSize(t *testing.T) {
+	var a translate.Approvals[string]
+	for _, id := range []string{"a1", "a2"} {
+		if a.Full() {
+			t.Fatalf("full with %d questions", a.Len())
+		}
+		a.Add(translate.Approval[string]{ID: id, Shown: translate.MaxShown - 1})
+	}
+	if !a.Full() {
+		t.Error("large questions are not full")
+	}
+	a.Remove("a1")
+	if a.Full() {
+		t.Error("full after a question was settled")
+	}
+}
+
 func TestSettledApprovalCannotBeDecided(t *testing.T) {
 	var a translate.Approvals[string]
 	ask(&a, 1, false)

@@ -136,8 +136,10 @@ func (q *question) offerAll(options []permissionOption, tc toolCall, ask *event.
 
 // ask opens an approval and emits it.
 func (tn *turn) ask(a translate.Approval[question], shown event.Approval) {
+	asks := event.ApprovalRequested{Approval: shown}
+	a.Shown = event.Weight(asks)
 	tn.approvals.Add(a)
-	tn.out.Emit(event.ApprovalRequested{Approval: shown})
+	tn.out.Emit(asks)
 }
 
 // descriptionArguments returns arguments for a call that the agent reports only

@@ -19,6 +19,24 @@ func asks(id int, call, command string) runnel.Line {
 		`"options":[{"optionId":"yes-%d","name":"Yes","kind":"allow_once"},{"optionId":"no-%d","name":"No","kind":"reject_once"}]}}`, id, call, command, command, id, id))
 }
 
+// Every list of sessions has the open questions, so their size is bounded.
+func TestTooLargeQuestionsTogetherAreRefused(t *testing.T) {
+	tr := newTranslator(Agent{Name: "unknown"})
+	lines := withBegun(asks(0, "c0", "first"))
+	for i := 1; i < translate.MaxOpen; i++ {
+		lines = append(lines, asks(i, fmt.Sprint("c", i), strings.Repeat("x", maxAsking/2)))
+	}
+	open, refused := 0, 0
+	for _, l := range lines {
+		evs, replies := agentconn.Feed(tr, l)
+		open += len(bodies[event.ApprovalRequested](evs))
+		refused += len(replies)
+	}
+	if most := translate.MaxShown/(maxAsking/2) + 1; open < 2 || open > most || open+refused != translate.MaxOpen {
+		t.Errorf("%d are open, %d refused", open, refused)
+	}
+}
+
 // TestApprovalDigestMatchesTheShownArguments checks that an approval has the
 // digest of the arguments that it shows. If the agent later reports other
 // arguments for the call, one notice must report the change.

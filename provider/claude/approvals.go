@@ -97,7 +97,6 @@ func (a *approvals) ask(q *question, f frame, tn *turn) {
 		ID: tn.asked.ID(tn.id, f.RequestID, q.askedDigest(), derive), Turn: tn.id, OutOfTurn: outOfTurn,
 		Request: f.RequestID, Digest: q.askedDigest(), Question: q,
 	}
-	a.Add(ap)
 	ev := event.Approval{
 		ID: ap.ID, CallID: q.toolUse, Kind: q.kind, Title: toolTitle(q.tool, q.input), ToolName: q.tool,
 		Arguments: q.input, ArgumentsEditable: !q.fixed, ArgumentsDigest: translate.Digest(q.input),
@@ -109,7 +108,10 @@ func (a *approvals) ask(q *question, f frame, tn *turn) {
 	if c := tn.calls[q.toolUse]; c != nil {
 		ev.ItemID = c.item
 	}
-	tn.emit(event.ApprovalRequested{Approval: ev})
+	asks := event.ApprovalRequested{Approval: ev}
+	ap.Shown = event.Weight(asks)
+	a.Add(ap)
+	tn.emit(asks)
 }
 
 // answer returns the control response for a decision. It fails with

@@ -15,6 +15,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // askLine returns a permission request of the agent.
@@ -42,6 +43,20 @@ func allow(t *testing.T, tr *translator, id string) {
 		t.Fatal(err)
 	}
 	tr.Sent(line, fixtureStart)
+}
+
+// Every list of sessions has the open questions, so their size is bounded.
+func TestTooLargeQuestionsTogetherAreRefused(t *testing.T) {
+	tr := begun()
+	open, refused := 0, 0
+	for i := range translate.MaxOpen {
+		evs, replies := tr.Printed([]byte(askLine(fmt.Sprint("q", i), fmt.Sprint("c", i), `{"command":"`+strings.Repeat("x", 100_000)+`"}`)), fixtureStart)
+		open += len(bodies[event.ApprovalRequested](evs))
+		refused += len(replies)
+	}
+	if most := translate.MaxShown/100_000 + 1; open < 2 || open > most || open+refused != translate.MaxOpen {
+		t.Errorf("%d are open, %d refused", open, refused)
+	}
 }
 
 func TestChangedArgumentsInvalidateAnApproval(t *testing.T) {

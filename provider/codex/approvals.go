@@ -191,9 +191,10 @@ func (qs *questions) open(a *approval, q translate.Approval[*approval]) {
 	for _, c := range a.choices {
 		a.shown.Choices = append(a.shown.Choices, c.Choice)
 	}
-	q.Request, q.Question = a.request.Key(), a
+	asks := event.ApprovalRequested{Approval: a.shown}
+	q.Request, q.Question, q.Shown = a.request.Key(), a, event.Weight(asks)
 	qs.Add(q)
-	qs.out.Emit(q.Turn, event.ApprovalRequested{Approval: a.shown})
+	qs.out.Emit(q.Turn, asks)
 }
 
 // askedAgain processes a question with the request id of an open question. If

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // inTurn returns a translator in which turn "u" of thread "t" runs.
@@ -128,6 +130,17 @@ func TestTooManyQuestionsAreRefused(t *testing.T) {
 		askFor(tr, i, "echo")
 	}
 	if n := len(tr.Waiting()); n != maxOpen {
+		t.Errorf("%d are open", n)
+	}
+}
+
+// Every list of sessions has the open questions, so their size is bounded, too.
+func TestTooLargeQuestionsTogetherAreRefused(t *testing.T) {
+	tr := inTurn(t)
+	for i := range maxOpen {
+		askFor(tr, i, strings.Repeat("x", maxAsking/2))
+	}
+	if n, most := len(tr.Waiting()), translate.MaxShown/(maxAsking/2); n == 0 || n > most {
 		t.Errorf("%d are open", n)
 	}
 }
