@@ -2,6 +2,7 @@ package lan
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"net/netip"
 	"slices"
 	"sync"
@@ -28,7 +29,10 @@ func (c *Certificates) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	addrs, now := c.Addrs(), c.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current != nil && slices.Equal(addrs, c.addrs) && now.Before(c.current.Leaf.NotAfter.Add(-renewBefore)) {
+	valid := func(leaf *x509.Certificate) bool { // a clock that was ahead may have been corrected since
+		return !now.Before(leaf.NotBefore) && now.Before(leaf.NotAfter.Add(-renewBefore))
+	}
+	if c.current != nil && slices.Equal(addrs, c.addrs) && valid(c.current.Leaf) {
 		return c.current, nil
 	}
 	next, err := c.Authority.Issue(c.Names, addrs, now)

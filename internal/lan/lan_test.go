@@ -162,6 +162,10 @@ func TestCertificateIsRenewed(t *testing.T) {
 	if three := get(); three == two || three.Leaf.VerifyHostname("192.168.1.9") != nil {
 		t.Error("not renewed with the addresses")
 	}
+	now = time.Now() // the clock was ahead, and was corrected
+	if leaf := get().Leaf; now.Before(leaf.NotBefore) {
+		t.Errorf("the certificate is valid only from %s on", leaf.NotBefore)
+	}
 }
 
 func TestOnlyPrivateAddressesAreUsed(t *testing.T) {
