@@ -171,6 +171,9 @@ func enclosedPolicy(cmd *Command, opt runnel.Options) (p egress.Policy, err erro
 	}
 	if cmd.Broker != nil {
 		p.Entries = append(p.Entries, egress.Entry{Loopback: cmd.Broker.port(), By: "keys: broker"})
+		if u, err := cmd.Broker.target.URL(); err == nil { // it was parsed before
+			p.Unasked = u.Hostname()
+		}
 	}
 	p.Ask, p.Refused = opt.Egress.Mode == runnel.EgressAsk, opt.RefusedPorts
 	return p, nil

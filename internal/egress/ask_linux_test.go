@@ -35,8 +35,8 @@ func TestProxyAsksAboutUnlistedHosts(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
 	defer server.Close()
 	p := policy(t, []string{"api.example.com"}, nil, nil)
-	p.Ask = true
-	q := &asking{allow: []string{"new.example.com|443", "NEW.example.com|8443", "intern.example.com|443", "here.example.com|443", "93.184.216.40|443", "unknown.example.com|443"}}
+	p.Ask, p.Unasked = true, "model.example.com"
+	q := &asking{allow: []string{"model.example.com|443", "new.example.com|443", "NEW.example.com|8443", "intern.example.com|443", "here.example.com|443", "93.184.216.40|443", "unknown.example.com|443"}}
 	r := newAskingRig(t, p, server.Listener.Addr().String(), q.ask)
 	r.hosts = map[string]string{"api.example.com": "93.184.216.34", "new.example.com": "93.184.216.35", "intern.example.com": "10.0.0.1", "here.example.com": "203.0.113.7"}
 	for _, c := range []struct {
@@ -56,6 +56,7 @@ func TestProxyAsksAboutUnlistedHosts(t *testing.T) {
 		{"intern.example.com", 443, 403, "intern.example.com|443", "only egress.allow can"},
 		{"here.example.com", 443, 403, "here.example.com|443", "only egress.allow can"},
 		{"unknown.example.com", 443, 502, "unknown.example.com|443", "cannot be reached"},
+		{"Model.example.com.", 443, 403, "", "through the broker"},
 		{"10.0.0.1", 443, 403, "", "not in the session's egress list"},
 		{"169.254.169.254", 80, 403, "", "not in the session's egress list"},
 		{"127.0.0.1", 443, 403, "", "the port of this machine"},

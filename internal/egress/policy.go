@@ -129,6 +129,11 @@ type Policy struct {
 	// of this machine and private addresses are refused without a question.
 	Ask bool `json:"ask,omitempty"`
 
+	// Unasked is the host of the API that programs reach only through a broker.
+	// Nobody is asked about it, because at the API itself a program could use
+	// an account of another owner. Default: none.
+	Unasked string `json:"unasked,omitempty"`
+
 	// Refused are ports of this machine that no entry allows, such as those of
 	// the server itself: to the server, a connection of the proxy looks like
 	// one of its own.
@@ -218,6 +223,9 @@ func (p Policy) judge(host string, port int) verdict {
 		if e.names(host) && e.takes(port) {
 			return verdict{by: e.By}
 		}
+	}
+	if strings.EqualFold(host, strings.TrimSuffix(p.Unasked, ".")) {
+		return verdict{why: notListed + "; the session reaches this API through the broker of its key"}
 	}
 	return verdict{why: notListed, askable: true}
 }
