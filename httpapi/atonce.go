@@ -22,6 +22,10 @@ const maxSearchesAtOnce = 1
 // connections with which everything is read from the database.
 const maxTotalsAtOnce = 1
 
+// maxListsAtOnce is how many lists of sessions one credential has at the same
+// time. With many sessions, each may have tens of megabytes.
+const maxListsAtOnce = 4
+
 // inTurn makes those of the routes that change nothing wait, if the caller's
 // credential has too many such requests at the same time. A request counts
 // until its answer is written, because the answer is in memory until then.

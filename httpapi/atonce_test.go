@@ -85,6 +85,54 @@ func TestFilesAtOnceAreBounded(t *testing.T) {
 	})
 }
 
+// unreadAnswer is a client that does not read its answer until it may go on.
+type unreadAnswer struct {
+	*httptest.ResponseRecorder
+	stops
+}
+
+func (w unreadAnswer) Write(p []byte) (int, error) {
+	w.at <- struct{}{}
+	<-w.on
+	return w.ResponseRecorder.Write(p)
+}
+
+// A list of many sessions is in memory until it is sent.
+func TestListsAtOnceAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const all = 10 * maxListsAtOnce
+		rg := newRig(t)
+		rg.create()
+		paths := []string{"/api/session/list?projectId=*", "/api/overview", "/api/harness/session/list"}
+		stop := stops{make(chan struct{}, 10*all), make(chan struct{})}
+		answers := make(chan int, 10*all)
+		get := func(token, path string) {
+			rg.token = token
+			r := rg.request("GET", path, "")
+			go func() {
+				w := unreadAnswer{httptest.NewRecorder(), stop}
+				rg.ServeHTTP(w, r)
+				answers <- w.Code
+			}()
+		}
+		greedy, other := rg.mint(auth.Read), rg.mint(auth.Read)
+		for i := range all {
+			get(greedy, paths[i%len(paths)])
+		}
+		get(other, paths[0])
+		synctest.Wait()
+		if n := len(stop.at); n != maxListsAtOnce+1 {
+			t.Errorf("%d lists were made at once, want %d and that of the other", n, maxListsAtOnce)
+		}
+		close(stop.on)
+		for range all + 1 {
+			if code := <-answers; code != http.StatusOK {
+				t.Errorf("got %d", code)
+			}
+		}
+	})
+}
+
 // reading is a log of which nothing is read, once it stops, until it may go on.
 type reading struct {
 	*runnel.Memory
@@ -183,17 +231,6 @@ func TestPagesOfHistoryAtOnceAreBounded(t *testing.T) {
 	}
 }
 
-// unreadAnswer is an answer whose client reads nothing until on is closed.
-type unreadAnswer struct {
-	*httptest.ResponseRecorder
-	on chan struct{}
-}
-
-func (u unreadAnswer) Write(p []byte) (int, error) {
-	<-u.on
-	return u.ResponseRecorder.Write(p)
-}
-
 // Clients that do not read their answers must not take the places of a
 // credential, which the user's own page may have, too.
 func TestUnreadPagesOfHistoryLetOthersBeRead(t *testing.T) {
@@ -204,11 +241,11 @@ func TestUnreadPagesOfHistoryLetOthersBeRead(t *testing.T) {
 				id := rg.create()
 				rg.prompt(id, "demo")
 				synctest.Wait()
-				on, answered := make(chan struct{}), make(chan int, 100)
+				stop, answered := stops{make(chan struct{}, 1000), make(chan struct{})}, make(chan int, 100)
 				for range 2 * stream.PagesAtOnce {
 					r := rg.request("GET", "/api/session/"+id+"/items"+query, "")
 					go func() {
-						w := unreadAnswer{httptest.NewRecorder(), on}
+						w := unreadAnswer{httptest.NewRecorder(), stop}
 						rg.ServeHTTP(w, r)
 						answered <- w.Code
 					}()
@@ -224,7 +261,7 @@ func TestUnreadPagesOfHistoryLetOthersBeRead(t *testing.T) {
 				if n := len(answered); n != 1 {
 					t.Errorf("%d answers, want one", n)
 				}
-				close(on)
+				close(stop.on)
 				for range 2*stream.PagesAtOnce + 1 {
 					if code := <-answered; code != http.StatusOK {
 						t.Errorf("got %d", code)

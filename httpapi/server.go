@@ -108,7 +108,7 @@ func New(cfg Config) (*Server, error) {
 	sessions := &sessions{
 		gw: cfg.Gateway, visible: visible, commands: commands, streams: s.streams, limits: cfg.Limits, refuse: s.metrics.refuse, redact: cfg.Redact,
 		count: files.count, combining: make(chan struct{}, maxCombining), atOnce: atonce.Limit{Most: maxFilesAtOnce},
-		searches: atonce.Limit{Most: maxSearchesAtOnce}, totals: atonce.Limit{Most: maxTotalsAtOnce},
+		searches: atonce.Limit{Most: maxSearchesAtOnce}, totals: atonce.Limit{Most: maxTotalsAtOnce}, lists: atonce.Limit{Most: maxListsAtOnce},
 	}
 	harness := &harness{gw: cfg.Gateway, visible: visible, commands: commands, sessions: sessions, streams: s.streams}
 	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, page: cfg.Page, network: cfg.Network, version: cfg.Version, push: cfg.Push}

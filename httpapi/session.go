@@ -83,6 +83,7 @@ type sessions struct {
 	atOnce    atonce.Limit              // requests about changes, by credential
 	searches  atonce.Limit              // by credential
 	totals    atonce.Limit              // requests for totals of usage and of stored bytes, by credential
+	lists     atonce.Limit              // requests for lists of sessions, by credential
 }
 
 func (s *sessions) routes() []route {
@@ -92,14 +93,14 @@ func (s *sessions) routes() []route {
 		handleJSON(route{path: "/api/session/{id}/load", scope: auth.Send, name: "loadSession",
 			summary: "Open a session", about: "Reopens an ended session, and imports the turns that were added to the agent's conversation outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.",
 			fails: agentFails(runnel.TurnInProgress, runnel.ConversationInUse)}, s.load),
-		{method: http.MethodGet, status: http.StatusOK, out: listAnswer{}, serve: s.listSessions,
+		s.inList(route{method: http.MethodGet, status: http.StatusOK, out: listAnswer{}, serve: s.listSessions,
 			path: "/api/session/list", scope: auth.Read, bound: true, name: "listSessions", summary: "List sessions", about: "Lists the sessions of one project or of all projects, newest activity first.",
 			params: []param{
 				{name: "projectId", doc: "Id of a project, or * for all projects. Either projectId or projectDir is required."},
 				{name: "projectDir", doc: "Absolute path of a project's directory, instead of its id."},
 				{name: "all", doc: "Whether to include ended sessions. Default: false.", flag: true},
 				{name: "archived", doc: "Whether to include archived sessions, also those that have ended. Default: false.", flag: true},
-			}, fails: []runnel.Code{runnel.ProjectIDRequired}},
+			}, fails: []runnel.Code{runnel.ProjectIDRequired}}),
 		handle(route{path: "/api/session/{id}/status", scope: auth.Read, name: "sessionStatus",
 			summary: "Get session status"}, s.sessionStatus),
 		{method: http.MethodPost, path: "/api/session/{id}/send", scope: auth.Send, name: "sendPrompt", status: http.StatusAccepted,
@@ -133,11 +134,15 @@ func (s *sessions) routes() []route {
 			params: []param{{name: "refresh", flag: true, doc: "Whether to check every agent now, which takes at most 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results."}}}, s.agents),
 		handle(route{path: "/api/projects", scope: auth.Read, bound: true, name: "listProjects",
 			summary: "List projects", about: "A project is a directory that has sessions."}, s.projects),
-		{method: http.MethodGet, status: http.StatusOK, out: overviewAnswer{}, serve: s.overview,
+		s.inList(route{method: http.MethodGet, status: http.StatusOK, out: overviewAnswer{}, serve: s.overview,
 			path: "/api/overview", scope: auth.Read, bound: true, name: "overview",
-			summary: "Get sessions, agents and projects", about: "Returns in one response what a page shows first. Does not wait for the checks of agents: an agent that is still being checked has checking: true."},
+			summary: "Get sessions, agents and projects", about: "Returns in one response what a page shows first. Does not wait for the checks of agents: an agent that is still being checked has checking: true."}),
 	}
 }
+
+// inList returns rt so that few of the caller's lists of sessions are made at
+// the same time.
+func (s *sessions) inList(rt route) route { return inTurn(&s.lists, []route{rt})[0] }
 
 func (s *sessions) create(r *http.Request, in createRequest) (createAnswer, error) {
 	if in.CLIType == "" {
