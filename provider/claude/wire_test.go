@@ -401,7 +401,8 @@ func TestStdoutHeldByADescendantDoesNotBlockTheTurn(t *testing.T) {
 }
 
 func TestExitWithoutResultIsACrash(t *testing.T) {
-	opt := fakeAgent(t, "read -r p; cat out; exit 7", strings.Join([]string{initLine, startLine, blockLine, deltaLine}, "\n")+"\n")
+	untilPrompt := `while read -r p; do case $p in *'"user"'*) break ;; esac; done`
+	opt := fakeAgent(t, untilPrompt+"; cat out; exit 7", strings.Join([]string{initLine, startLine, blockLine, deltaLine}, "\n")+"\n")
 	c, err := New().Open(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)
