@@ -181,7 +181,6 @@ func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree, may Loss) 
 	var closed, within []string
 	if err == nil {
 		closed, within, err = passedOver(ctx, w.Root, slices.Concat(changed, others))
-		changed = append(changed, closed...)
 	}
 	if err == nil && may != LoseNothing {
 		others, err = withRepositories(w.Root, others)
@@ -197,6 +196,9 @@ func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree, may Loss) 
 		lost = append(lost, "the ignored files "+names(others, 0))
 	case len(others) > 0:
 		lost = append(lost, "the repositories in "+names(others, 0))
+	}
+	if len(closed) > 0 {
+		lost = append(lost, "the folders "+names(closed, 0)+", which cannot be listed")
 	}
 	if len(within) > 0 {
 		lost = append(lost, "the repositories "+names(within, 0))

@@ -206,8 +206,12 @@ func gitDirOf(file string) string {
 
 // gitDirAbove returns the git directory that a directory is part of; "" if there
 // is none. A directory with a .git of its own, such as a linked worktree in a
-// bare repository, counts as part of none.
+// bare repository, counts as part of none. Neither does a whole git directory,
+// such as that of a submodule: repository protects its settings and hooks.
 func gitDirAbove(dir string) string {
+	if isBareRepository(dir) {
+		return ""
+	}
 	for at := dir; at != filepath.Dir(at); at = filepath.Dir(at) {
 		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
 			return ""

@@ -47,7 +47,14 @@ func TestSandboxKeepsSettingsOfRepositoriesElsewhereInTheProject(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(tree, ".git"), []byte("gitdir: ../worktrees/tree\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	accepts(t, w.box("true"), map[string]bool{filepath.Join(bare, "hooks"): false, filepath.Join(bare, "objects", "info"): false, tree: true})
+	submodule := filepath.Join(bare, "modules", "sub")
+	git("init", "-q", "--bare", submodule)
+	accepts(t, w.box("true"), map[string]bool{filepath.Join(bare, "hooks"): false, filepath.Join(bare, "objects", "info"): false, tree: true, submodule: true})
+	inside := w.box("")
+	inside.Dir, inside.Args = submodule, []string{"-c", attack, "sh", submodule, submodule}
+	if out, _ := run(t, inside); out != "staged\n" {
+		t.Errorf("in the git directory of a submodule:\n%s", out)
+	}
 
 	if err := os.WriteFile(filepath.Join(w.project, ".git"), []byte("gitdir: link/store\n"), 0o600); err != nil {
 		t.Fatal(err)
