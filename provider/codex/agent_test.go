@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
 	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/internal/recordtest"
 	"github.com/runnel-dev/runnel/supervise"
@@ -65,7 +67,12 @@ func (r *rig) provider() runnel.Provider {
 	return New().WithProgram([]string{r.Opt.Path}, r.Opt.Env)
 }
 
-func detail(err error) string { return fmt.Sprintf("%v (%+v)", err, runnel.Safe(err).Err) }
+func detail(err error) string {
+	if answer, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return fmt.Sprintf("%v: the agent says %q %s", err, answer.Message, answer.Data)
+	}
+	return fmt.Sprintf("%v (%+v)", err, runnel.Safe(err).Err)
+}
 
 type args map[string]any
 
