@@ -171,7 +171,7 @@ func (h Housekeeping) deleteOnce(ctx context.Context, id string, end bool, check
 		if turn := e.session.Status().Turn; turn != "" && !end {
 			return false, inProgress(id, turn)
 		}
-		if err := h.mayDelete(ctx, id, e, check); err != nil { // before the turn and the queue end
+		if _, err := h.mayDelete(ctx, id, e, check); err != nil { // before the turn and the queue end
 			return false, err
 		}
 		if err := g.queue.clear(ctx, e); err != nil { // so that no queued prompt starts when the turn ends
@@ -182,14 +182,18 @@ func (h Housekeeping) deleteOnce(ctx context.Context, id string, end bool, check
 	// hold prevents other calls from opening the session while its record is
 	// deleted.
 	return g.sessions.hold(ctx, id, e, func() error {
-		if e != nil {
+		var own conversation
+		var err error
+		if e != nil { // its agent may have reported another conversation until its end
 			g.records.retire(e)
-		} else if err := h.mayDelete(ctx, id, e, check); err != nil {
+			own, err = h.conversation(context.WithoutCancel(ctx), id, e)
+		} else {
+			own, err = h.mayDelete(ctx, id, e, check)
+		}
+		if err != nil {
 			return err
 		}
-		if err := h.hide(ctx, id, e); err != nil {
-			return err
-		}
+		h.hide(own)
 		if err := g.cfg.Catalogue.DeleteSession(context.WithoutCancel(ctx), id); err != nil {
 			return storeError(err)
 		}
@@ -197,48 +201,48 @@ func (h Housekeeping) deleteOnce(ctx context.Context, id string, end bool, check
 	})
 }
 
+// A conversation is the agent's own copy of a session's conversation.
+type conversation struct {
+	rec     store.Session
+	foreign bool // it is one of another project
+}
+
+// conversation fails if the agent's conversations cannot be read. e is nil if the
+// session is not open.
+func (h Housekeeping) conversation(ctx context.Context, id string, e *entry) (c conversation, err error) {
+	if e != nil {
+		c.rec, _ = e.snapshot()
+	} else if c.rec, err = h.g.opener.record(ctx, id); err != nil {
+		return c, err
+	}
+	c.foreign, err = h.isForeign(ctx, c.rec)
+	return c, err
+}
+
 // mayDelete fails if the session has to stay. Once nothing else prevents the
 // deletion, it records the deletion. e is nil if the session is not open.
-func (h Housekeeping) mayDelete(ctx context.Context, id string, e *entry, check func() error) error {
-	rec, err := h.g.opener.record(ctx, id)
-	if e != nil {
-		rec, _ = e.snapshot()
-	} else if err != nil {
-		return err
-	}
-	if _, err := h.isForeign(ctx, rec); err != nil {
-		return err
+func (h Housekeeping) mayDelete(ctx context.Context, id string, e *entry, check func() error) (conversation, error) {
+	c, err := h.conversation(ctx, id, e)
+	if err != nil {
+		return c, err
 	}
 	if check != nil {
 		if err := check(); err != nil {
-			return err
+			return c, err
 		}
 	}
 	if h.record == nil {
-		return nil
+		return c, nil
 	}
-	return h.record(id)
+	return c, h.record(id)
 }
 
-// hide hides the agent's own copy of a session's conversation from the list of
-// conversations and from the search. It does so even if ctx ends meanwhile, as
-// the deletion does. e is nil if the session is not open.
-func (h Housekeeping) hide(ctx context.Context, id string, e *entry) error {
-	ctx = context.WithoutCancel(ctx)
-	rec, err := h.g.opener.record(ctx, id)
-	if e != nil {
-		rec, _ = e.snapshot()
-	} else if err != nil {
-		return err
+// hide hides a conversation from the list of conversations and from the search,
+// unless it is one of another project.
+func (h Housekeeping) hide(c conversation) {
+	if p := h.g.opener.providers.Named(c.rec.CLIType); p != nil && !c.foreign {
+		h.g.hidden.set(h.g.writers.owner(p).Name(), c.rec.AgentSessionID, true)
 	}
-	foreign, err := h.isForeign(ctx, rec)
-	if err != nil {
-		return err
-	}
-	if p := h.g.opener.providers.Named(rec.CLIType); p != nil && !foreign {
-		h.g.hidden.set(h.g.writers.owner(p).Name(), rec.AgentSessionID, true)
-	}
-	return nil
 }
 
 // errNotHidden is the cause of the error of a deletion that cannot hide the

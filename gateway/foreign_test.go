@@ -137,10 +137,12 @@ func TestLoadedFileOfAnotherProjectIsNotRead(t *testing.T) {
 // fails is set, and that fails if ctx has ended.
 type unreadable struct {
 	locating
-	fails error
+	fails    error
+	searches atomic.Int64
 }
 
 func (u *unreadable) Find(ctx context.Context, id string) (runnel.Conversation, error) {
+	u.searches.Add(1)
 	if err := errors.Join(u.fails, ctx.Err()); err != nil {
 		return runnel.Conversation{}, err
 	}
@@ -215,6 +217,22 @@ func TestDeletionFailsIfTheConversationCannotBeHidden(t *testing.T) {
 	remove(t, g, id)
 	if !g.hidden.isHidden("script:abc") {
 		t.Error("the conversation of the deleted session is not hidden")
+	}
+}
+
+// A search among an agent's conversations may take many seconds, in which nobody
+// can open the session.
+func TestDeletionOfAClosedSessionSearchesItsConversationOnce(t *testing.T) {
+	d := newDisk(t)
+	u := &unreadable{locating: locating{newKeeper(d)}}
+	g, ids := u.reopened(t, d, 1)
+	defer closeIt(t, g)
+	u.searches.Store(0)
+	if _, err := HousekeepingOf(g).DeleteIdle(t.Context(), ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	if n := u.searches.Load(); n != 1 {
+		t.Errorf("searched %d times", n)
 	}
 }
 
