@@ -26,8 +26,8 @@ func (c heldExit) Close() error {
 	return c.Conn.Close()
 }
 
-// heldWrite is a catalogue that holds one of the writes of the record of an ended
-// session until on is closed. It closes at before.
+// heldWrite is a catalogue. One of the writes of the record of an ended session
+// closes at, and then waits until on is closed.
 type heldWrite struct {
 	store.Catalogue
 	left   *atomic.Int64 // writes up to that one

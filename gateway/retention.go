@@ -146,10 +146,11 @@ func (r Retention) Apply(ctx context.Context, p RetentionPolicy) (Expiry, error)
 	})
 }
 
-// ApplyRecorded deletes what p selects and returns it. It calls record before it
-// deletes a session, and fails if record does. A worktree with work stays. A
-// session that has become active meanwhile stays. So does a session whose
-// conversation cannot be hidden; ApplyRecorded then deletes the others and fails.
+// ApplyRecorded deletes the sessions that p selects and returns them. It calls
+// record before it deletes a session, and stops with the error of record. A
+// worktree with work stays. A session that has become active meanwhile stays. So
+// does a session whose conversation cannot be hidden; ApplyRecorded then deletes
+// the others and fails.
 func (r Retention) ApplyRecorded(ctx context.Context, p RetentionPolicy, record func(audit.Record) error) (Expiry, error) {
 	x, all, err := r.plan(ctx, p, time.Now())
 	if err != nil {

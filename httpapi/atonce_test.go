@@ -34,6 +34,23 @@ func (s stops) Text(text string) string {
 	return text
 }
 
+// getLater requests a path with a token. It returns at once; answers receives the
+// status of the answer. If there is an unread, the client stops there before it
+// reads the answer.
+func (rg *rig) getLater(token, path string, answers chan<- int, unread ...stops) {
+	rg.token = token
+	r := rg.request("GET", path, "")
+	recorder := httptest.NewRecorder()
+	var w http.ResponseWriter = recorder
+	for _, stop := range unread {
+		w = unreadAnswer{recorder, stop}
+	}
+	go func() {
+		rg.ServeHTTP(w, r)
+		answers <- recorder.Code
+	}()
+}
+
 // The content of a file is in memory until it is sent. A credential that
 // requests many files at once therefore waits, and others do not.
 func TestFilesAtOnceAreBounded(t *testing.T) {
@@ -47,15 +64,7 @@ func TestFilesAtOnceAreBounded(t *testing.T) {
 		of := "/api/session/" + rg.create()
 		greedy, other := rg.mint(auth.Read), rg.mint(auth.Read)
 		answers := make(chan int, 2*all)
-		get := func(token, path string) {
-			rg.token = token
-			r := rg.request("GET", of+path, "")
-			go func() {
-				w := httptest.NewRecorder()
-				rg.ServeHTTP(w, r)
-				answers <- w.Code
-			}()
-		}
+		get := func(token, path string) { rg.getLater(token, of+path, answers) }
 		for range all {
 			get(greedy, "/file?path=a.txt")
 		}
@@ -106,15 +115,7 @@ func TestListsAtOnceAreBounded(t *testing.T) {
 		paths := []string{"/api/session/list?projectId=*", "/api/overview", "/api/harness/session/list"}
 		stop := stops{make(chan struct{}, 10*all), make(chan struct{})}
 		answers := make(chan int, 10*all)
-		get := func(token, path string) {
-			rg.token = token
-			r := rg.request("GET", path, "")
-			go func() {
-				w := unreadAnswer{httptest.NewRecorder(), stop}
-				rg.ServeHTTP(w, r)
-				answers <- w.Code
-			}()
-		}
+		get := func(token, path string) { rg.getLater(token, path, answers, stop) }
 		greedy, other := rg.mint(auth.Read), rg.mint(auth.Read)
 		for i := range all {
 			get(greedy, paths[i%len(paths)])
@@ -168,15 +169,7 @@ func TestPagesOfHistoryAtOnceAreBounded(t *testing.T) {
 				rg.prompt(id, "demo")
 				greedy, other := rg.mint(auth.Read), rg.mint(auth.Read)
 				answers := make(chan int, 100)
-				get := func(token string) {
-					rg.token = token
-					r := rg.request("GET", "/api/session/"+id+"/items"+query, "")
-					go func() {
-						w := httptest.NewRecorder()
-						rg.ServeHTTP(w, r)
-						answers <- w.Code
-					}()
-				}
+				get := func(token string) { rg.getLater(token, "/api/session/"+id+"/items"+query, answers) }
 				synctest.Wait()
 				log.stops.Store(true)
 				for range 40 {
@@ -231,8 +224,8 @@ func TestPagesOfHistoryAtOnceAreBounded(t *testing.T) {
 	}
 }
 
-// Clients that do not read their answers must not take the places of a
-// credential, which the user's own page may have, too.
+// Clients that do not read their answers must not make further requests of their
+// credential wait, because the user's own page may use it, too.
 func TestUnreadPagesOfHistoryLetOthersBeRead(t *testing.T) {
 	for _, query := range []string{"?before=0", "?after=0"} {
 		t.Run(query, func(t *testing.T) {
@@ -243,20 +236,10 @@ func TestUnreadPagesOfHistoryLetOthersBeRead(t *testing.T) {
 				synctest.Wait()
 				stop, answered := stops{make(chan struct{}, 1000), make(chan struct{})}, make(chan int, 100)
 				for range 2 * stream.PagesAtOnce {
-					r := rg.request("GET", "/api/session/"+id+"/items"+query, "")
-					go func() {
-						w := unreadAnswer{httptest.NewRecorder(), stop}
-						rg.ServeHTTP(w, r)
-						answered <- w.Code
-					}()
+					rg.getLater(rg.token, "/api/session/"+id+"/items"+query, answered, stop)
 				}
 				synctest.Wait()
-				r := rg.request("GET", "/api/session/"+id+"/items?before=0", "")
-				go func() {
-					w := httptest.NewRecorder()
-					rg.ServeHTTP(w, r)
-					answered <- w.Code
-				}()
+				rg.getLater(rg.token, "/api/session/"+id+"/items?before=0", answered)
 				synctest.Wait()
 				if n := len(answered); n != 1 {
 					t.Errorf("%d answers, want one", n)
@@ -331,15 +314,7 @@ func TestPreviewsOfDeletionsAtOnceAreBounded(t *testing.T) {
 		rg.project(nil)
 		of := "/api/session/" + rg.create()
 		answers := make(chan int, 2*all)
-		get := func(token, path string) {
-			rg.token = token
-			r := rg.request("GET", of+path, "")
-			go func() {
-				w := httptest.NewRecorder()
-				rg.ServeHTTP(w, r)
-				answers <- w.Code
-			}()
-		}
+		get := func(token, path string) { rg.getLater(token, of+path, answers) }
 		greedy, other := rg.mint(auth.Read), rg.mint(auth.Read)
 		for range all {
 			get(greedy, "/deletion")
@@ -380,15 +355,7 @@ func TestSearchesAndTotalsAtOnceAreBounded(t *testing.T) {
 		})
 		greedy, other := rg.mint(auth.Read), rg.mint(auth.Read)
 		answered := make(chan int, 100)
-		get := func(token, path string) {
-			rg.token = token
-			r := rg.request("GET", path, "")
-			go func() {
-				w := httptest.NewRecorder()
-				rg.ServeHTTP(w, r)
-				answered <- w.Code
-			}()
-		}
+		get := func(token, path string) { rg.getLater(token, path, answered) }
 		for range 10 {
 			get(greedy, "/api/search?q=greedy")
 			get(greedy, "/api/usage")

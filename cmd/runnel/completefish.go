@@ -16,9 +16,10 @@ const (
 	quotedWords   = "set -l args (string escape -- (commandline -opc | string replace -r -- '^~(?=/|$)' $HOME))"
 )
 
-// safeFish replaces the command that prints the completion script for fish by
-// one whose script runs nothing of the line. A variable in the line then stands
-// for itself, so nothing is offered if it names the data directory.
+// safeFish makes the command that prints the completion script for fish print one
+// that does not execute the words of the command line. That script does not
+// replace variables in the line by their values, so it offers nothing if a
+// variable names the data directory.
 func safeFish(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	fish, _, err := root.Find([]string{"completion", "fish"})

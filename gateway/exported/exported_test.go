@@ -251,8 +251,8 @@ func TestItemsOfOpenTurnsAreBounded(t *testing.T) {
 	t.Error("more items are open than a turn may have")
 }
 
-// Every reader of a session holds an item that has not ended. The engine cuts
-// items that are longer, so no export has them.
+// Every reader of a session has the text of each unfinished item in memory. The
+// engine cuts longer texts, so no export contains one.
 func TestTextsOfItemsAreBounded(t *testing.T) {
 	piece := strings.Repeat("x", event.MaxText/4)
 	item := func(log *checker, seq *int64, id string, pieces int) (err error) {

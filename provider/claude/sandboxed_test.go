@@ -61,7 +61,8 @@ func (s sandboxedState) link(to, path string) {
 	}
 }
 
-// check starts the agent, first in a sandbox if sandboxed is set.
+// check returns the error of checkState for a start without a sandbox, after one in
+// a sandbox if sandboxed is set.
 func (s sandboxedState) check(sandboxed bool, opt runnel.Options) error {
 	s.t.Helper()
 	env := []string{"CLAUDE_CONFIG_DIR=" + s.config, "HOME=" + s.root}

@@ -55,7 +55,7 @@ func TestConversationFromASandboxLeadsToNoFileOutside(t *testing.T) {
 	}
 }
 
-// plant adds a call that has written a file to a conversation.
+// plant appends a tool call to a conversation, as if the agent had written a file.
 func plant(t *testing.T, conversation, file string) {
 	t.Helper()
 	text, err := os.ReadFile(conversation)
