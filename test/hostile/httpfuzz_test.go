@@ -256,7 +256,8 @@ func (f *fuzzer) send(m *maker, a *attempt) {
 		return
 	}
 	path, query, _ := strings.Cut(a.target, "?")
-	if _, err := url.ParseRequestURI(a.target); err != nil && f.tls != nil {
+	_, invalid := url.ParseRequestURI(a.target)
+	if invalid != nil && f.tls != nil {
 		f.raw(m, a) // over HTTP/2 net/http resets the stream, and the client retries for a minute
 		return
 	}
@@ -267,8 +268,9 @@ func (f *fuzzer) send(m *maker, a *attempt) {
 	}
 	res, err := f.client.Do(req)
 	if err != nil {
-		if len(a.body) > 64<<10 && (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) {
-			return // the server has responded and closed before all of the body was sent
+		early := len(a.body) > 64<<10 || invalid != nil && len(a.bytes()) > 4<<10 // net/http rejects an invalid target before it reads the headers
+		if early && (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) {
+			return // the server has responded and closed before all of the request was sent
 		}
 		if f.tls != nil && strings.Contains(err.Error(), "header list larger than peer's advertised limit") {
 			return // the client sends nothing; TestHeadersOverHTTP2 sends more than the limit
