@@ -34,7 +34,8 @@ type child struct {
 	control    *net.UnixConn
 	output     output
 	outbox     *proc.Outbox
-	reaped     <-chan struct{} // closed when the supervisor was waited for; nil if another process started it
+	reaped     <-chan struct{} // closed when the supervisor was waited for, after ended is set; nil if another process started it
+	ended      *string         // how the supervisor ended, for people
 
 	done     chan struct{} // closed by readLoop, after the following two fields are set
 	exit     exitReport
@@ -57,6 +58,10 @@ const stopTimeout = 15 * time.Second
 // outputTimeout is how long output may be read after the agent's end. After
 // that the supervisor drops the rest.
 const outputTimeout = 2 * time.Second
+
+// disconnectTimeout is how long a supervisor that disconnected may take to end
+// before it is killed.
+const disconnectTimeout = time.Second
 
 const defaultMaxOutbox = 64 << 20
 
@@ -93,10 +98,11 @@ func launch(ctx context.Context, c proc.Command, k Takeover) (Agent, error) {
 		return nil, failed(err)
 	}
 	theirControl.Close()
-	reaped := make(chan struct{})
+	reaped, ended := make(chan struct{}), new(string)
 	self, _ := proc.Identify(cmd.Process.Pid)
 	go func() {
 		_ = cmd.Wait()
+		*ended = cmd.ProcessState.String()
 		close(reaped)
 	}()
 
@@ -110,7 +116,7 @@ func launch(ctx context.Context, c proc.Command, k Takeover) (Agent, error) {
 	}
 	ch := newChild(c, control, out)
 	ch.limits = c.Limits
-	ch.supervisor, ch.reaped = self, reaped
+	ch.supervisor, ch.reaped, ch.ended = self, reaped, ended
 	ch.pid, ch.mark, ch.fence, ch.kept = w.Pid, w.Mark, w.Fence, w.Kept
 	if stop() && err == nil && w.Failed == nil {
 		ch.run()
@@ -215,10 +221,17 @@ func (ch *child) onDisconnect() {
 		return
 	default:
 	}
+	why := "the agent's supervisor does not respond"
+	if ch.supervisorEnds(disconnectTimeout) {
+		why = "the agent's supervisor has ended"
+		if ch.reaped != nil {
+			why += " (" + *ch.ended + ")"
+		}
+	}
 	ch.killSupervisor()
 	left, err := ch.sweep()
 	ch.exit.Status = proc.ExitStatus{Code: -1, Leftover: left}
-	ch.err = errors.Join(errors.New("the agent's supervisor has ended"), err)
+	ch.err = errors.Join(errors.New(why), err)
 	ch.output.cut()
 	ch.outbox.Abandon(proc.ErrStdinClosed)
 	close(ch.done)

@@ -257,7 +257,7 @@ func TestErrorOfAnAgentWithoutSupervisorNamesTheCause(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := New().WithProgram([]string{program}, nil).Open(t.Context(), runnel.Options{Dir: t.TempDir()})
-	if runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(fmt.Sprint(runnel.Safe(err).Err), "supervisor has ended") {
+	if runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(fmt.Sprint(runnel.Safe(err).Err), "supervisor has ended (signal: killed)") {
 		t.Error(err)
 	}
 }
