@@ -80,6 +80,13 @@ func (a *Approvals[Q]) Add(q Approval[Q]) {
 	a.open[q.ID] = q
 }
 
+// Refuses reports whether a question is to be denied because too many are open.
+// A question that repeats the agent's id of an open one is not.
+func (a *Approvals[Q]) Refuses(request string) bool {
+	_, open := a.ByRequest(request)
+	return !open && a.Full()
+}
+
 // Full reports whether MaxOpen questions are open, or MaxShown bytes of them.
 // Every list of sessions has all open questions, and every change of a session's
 // status sends them again.

@@ -41,6 +41,13 @@ var (
 		Message: "The agent changed what it had asked for while the question was open; it was denied.",
 	}
 
+	// TooManyQuestions is the notice for a question that is denied because of
+	// the questions that are open; see [Approvals.Full].
+	TooManyQuestions = event.Notice{
+		Level: event.LevelWarning, Code: "QUESTION_REFUSED",
+		Message: "The agent asked more than can be shown at once; the question was denied. Answer the open questions first.",
+	}
+
 	// InterruptRefused is the notice for an interrupt that the agent rejected.
 	// The session stops the agent unless the turn ends.
 	InterruptRefused = event.Notice{

@@ -39,10 +39,13 @@ func newQuestion(m jsonrpc.Message) question {
 // approvals, and while no turn runs.
 func (t *translator) question(m jsonrpc.Message) {
 	switch tn := t.turns.now; {
-	case t.replay != nil || tn != nil && (tn.interrupted || tn.approvals.Full()):
+	case t.replay != nil || tn != nil && tn.interrupted:
 		t.turns.refuse(newQuestion(m), "")
 	case tn == nil:
 		t.turns.refuse(newQuestion(m), "no turn is running")
+	case tn.approvals.Refuses(m.ID.Key()):
+		t.turns.refuse(newQuestion(m), "")
+		t.turns.out().Emit(translate.TooManyQuestions)
 	case m.Method == methodElicit:
 		t.turns.askValues(m)
 	default:

@@ -26,11 +26,15 @@ func TestTooLargeQuestionsTogetherAreRefused(t *testing.T) {
 	for i := 1; i < translate.MaxOpen; i++ {
 		lines = append(lines, asks(i, fmt.Sprint("c", i), strings.Repeat("x", maxAsking/2)))
 	}
-	open, refused := 0, 0
+	open, refused, told := 0, 0, 0
 	for _, l := range lines {
 		evs, replies := agentconn.Feed(tr, l)
 		open += len(bodies[event.ApprovalRequested](evs))
 		refused += len(replies)
+		told += len(bodies[event.Notice](evs))
+	}
+	if told != refused {
+		t.Errorf("%d questions are refused, and %d notices say so", refused, told)
 	}
 	if most := translate.MaxShown/(maxAsking/2) + 1; open < 2 || open > most || open+refused != translate.MaxOpen {
 		t.Errorf("%d are open, %d refused", open, refused)

@@ -41,7 +41,7 @@ type question struct {
 // that is already open.
 func (a *approvals) take(f frame) *question {
 	r := f.Request
-	if r.Subtype != "can_use_tool" || a.Full() || event.TooDeep(r.Input) {
+	if r.Subtype != "can_use_tool" || a.Refuses(f.RequestID) || event.TooDeep(r.Input) {
 		a.out.Reply(response{Type: "control_response", Response: controlResponse{
 			Subtype: "error", RequestID: f.RequestID, Error: "not supported by this client",
 		}})

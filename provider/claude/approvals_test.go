@@ -48,11 +48,15 @@ func allow(t *testing.T, tr *translator, id string) {
 // Every list of sessions has the open questions, so their size is bounded.
 func TestTooLargeQuestionsTogetherAreRefused(t *testing.T) {
 	tr := begun()
-	open, refused := 0, 0
+	open, refused, told := 0, 0, 0
 	for i := range translate.MaxOpen {
 		evs, replies := tr.Printed([]byte(askLine(fmt.Sprint("q", i), fmt.Sprint("c", i), `{"command":"`+strings.Repeat("x", 100_000)+`"}`)), fixtureStart)
 		open += len(bodies[event.ApprovalRequested](evs))
 		refused += len(replies)
+		told += len(bodies[event.Notice](evs))
+	}
+	if told != refused {
+		t.Errorf("%d questions are refused, and %d notices say so", refused, told)
 	}
 	if most := translate.MaxShown/100_000 + 1; open < 2 || open > most || open+refused != translate.MaxOpen {
 		t.Errorf("%d are open, %d refused", open, refused)

@@ -271,6 +271,9 @@ func (t *translator) ask(f frame) {
 	if f.Request == nil || f.RequestID == "" {
 		return
 	}
+	if t.approvals.Refuses(f.RequestID) {
+		t.turns.emit(translate.TooManyQuestions)
+	}
 	q := t.approvals.take(f)
 	if q == nil {
 		return

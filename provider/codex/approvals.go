@@ -105,7 +105,11 @@ func (t *translator) asked(m jsonrpc.Message) {
 		ok = false
 		t.notice(event.Notice{Level: event.LevelWarning, Code: "QUESTION_REFUSED", Message: "The agent asked a question that was too large or nested too deep to be shown; it was denied."})
 	}
-	if !ok || t.questions.Full() {
+	if ok && t.questions.Refuses(m.ID.Key()) {
+		ok = false
+		t.notice(translate.TooManyQuestions)
+	}
+	if !ok {
 		t.reply(jsonrpc.Unsupported(m), nil)
 		return
 	}

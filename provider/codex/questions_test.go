@@ -137,8 +137,15 @@ func TestTooManyQuestionsAreRefused(t *testing.T) {
 // Every list of sessions has the open questions, so their size is bounded, too.
 func TestTooLargeQuestionsTogetherAreRefused(t *testing.T) {
 	tr := inTurn(t)
+	told := 0
 	for i := range maxOpen {
-		askFor(tr, i, strings.Repeat("x", maxAsking/2))
+		told += len(bodies[event.Notice](askFor(tr, i, strings.Repeat("x", maxAsking/2))))
+	}
+	if refused := maxOpen - len(tr.Waiting()); told != refused {
+		t.Errorf("%d questions are refused, and %d notices say so", refused, told)
+	}
+	if again := askFor(tr, 0, strings.Repeat("x", maxAsking/2)); len(again) > 0 {
+		t.Errorf("repeating an open question: %s", dump(again))
 	}
 	if n, most := len(tr.Waiting()), translate.MaxShown/(maxAsking/2); n == 0 || n > most {
 		t.Errorf("%d are open", n)
