@@ -255,7 +255,7 @@ func (g *Git) tree(ctx context.Context, r *repository, w Worktree) (*repository,
 // link. The folder gets another name first, so that a worktree exists either
 // completely or not at all.
 func (g *Git) dropFiles(r *repository, w Worktree) error {
-	aside := w.Root + ".removed-" + rand.Text()
+	aside := w.Root + removedMark + rand.Text()
 	if err := os.Rename(w.Root, aside); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return failed("The worktree cannot be removed: "+err.Error()+".", err)
 	}
@@ -265,6 +265,26 @@ func (g *Git) dropFiles(r *repository, w Worktree) error {
 	err := dropAdmin(r, w)
 	if left := removeAll(aside); left != nil && err == nil {
 		err = failed("The worktree was removed, but its files cannot be deleted completely: "+left.Error()+". Delete the rest in "+aside+".", left)
+	}
+	return err
+}
+
+// removedMark, followed by a random text, ends the name of the folder of a
+// worktree while its files are deleted.
+const removedMark = ".removed-"
+
+// FinishRemovals deletes the files of worktrees in dir whose removal a crash
+// interrupted after its checks.
+func FinishRemovals(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		_, id, removed := strings.Cut(e.Name(), removedMark)
+		if path := filepath.Join(dir, e.Name()); removed && len(id) == len(rand.Text()) && e.IsDir() && mountedIn(path) == "" {
+			err = errors.Join(err, removeAll(path))
+		}
 	}
 	return err
 }

@@ -145,7 +145,8 @@ func (c *Config) setDefaults() error {
 // that are no sessions to the search index (natives), and three watch the
 // agents' files (conversations.Index). Short-lived goroutines count uses of
 // rules, open and close sessions, copy and list conversations, start the turns
-// of queued prompts and probe agents. Close waits for all of them.
+// of queued prompts, probe agents and delete the files of removed worktrees.
+// Close waits for all of them.
 type Gateway struct {
 	cfg      Config
 	sessions *sessions
@@ -250,6 +251,13 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
 	g.pictures.sweep(ctx, cfg.Catalogue)
+	if cfg.DataDir != "" {
+		g.work.Go(func() {
+			if err := changes.FinishRemovals(g.opener.worktreesDir()); err != nil {
+				cfg.Logger.Warn("files of removed worktrees cannot be deleted", "error", err)
+			}
+		})
+	}
 	if g.stored != nil {
 		g.stored.Watch()
 	}
