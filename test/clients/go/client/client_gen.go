@@ -3719,7 +3719,7 @@ type FileDiff struct {
 	// Path Path of the file before the change. Absolute for changes that an agent reported, and relative to the session's folder for those from git.
 	Path string `json:"path"`
 
-	// Place How the line numbers of an intended change were found. agent: the agent reported them. found: the file has the old text once, or every occurrence is replaced. whole: the change concerns the whole file. several: the file has the old text more than once. missing: the file does not have the old text. unknown: the server did not read the file. With several, missing and unknown, the hunks are those that the agent reported.
+	// Place How the line numbers of an intended change were found. agent: the agent reported them. found: the file has the old text once, or every occurrence is replaced. whole: the change concerns the whole file. several: the file has the old text more than once. missing: the file does not have the old text. unknown: the server did not read the file, or there is too much to search. With several, missing and unknown, the hunks are those that the agent reported.
 	Place *Place `json:"place,omitempty"`
 
 	// Problem Why the server did not read the file.
