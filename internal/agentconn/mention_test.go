@@ -20,12 +20,15 @@ func TestMentionsOutside(t *testing.T) {
 	for _, text := range []string{
 		"@/etc/passwd", "see @/etc/passwd.", "@../x", "@sub/../../x", "@~/.ssh/id_rsa", `@"/etc/passwd"`, `@"a b"`, "@link", "@link#L1-3", "@link,", "@sub/up/x",
 		"mail@/x", "@@/x", `@a\..\..\x`, strings.Repeat("@a ", 500), "a\n@/etc/hosts", "@a.txt @/etc/hosts",
+		"@a#b#/../../x", "@#/../../x", "@link#a#b", // Claude Code takes a name with a fragment that it does not know as a whole
+		"@link*", "@link-", "@sub/up/", "@link\u00a0a", "@sub/up\u2003", // it ends a name at white space and at the last letter
+		"@" + strings.Repeat("./", 3000) + "link",
 	} {
 		if !MentionsOutside(text, dir) {
 			t.Errorf("%.40q is not reported", text)
 		}
 	}
-	for _, text := range []string{"", "@", "a @ b", "@a.txt", "@sub/a.txt, @sub", "me@example.org", "@sub/missing/x", "@./a"} {
+	for _, text := range []string{"", "@", "a @ b", "@a.txt", "@sub/a.txt, @sub", "me@example.org", "@sub/missing/x", "@./a", "@a.txt#L1-3", "@sub/#x", "@a-link", "@linkage"} {
 		if MentionsOutside(text, dir) {
 			t.Errorf("%q is reported", text)
 		}
