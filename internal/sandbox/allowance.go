@@ -215,7 +215,7 @@ func (g guard) refuseWrite(path string) error {
 // it.
 func isBareRepository(dir string) bool {
 	_, err := os.Lstat(filepath.Join(dir, "objects"))
-	return err == nil && isGitDir(dir)
+	return err == nil && isGitDir(dir) || wasKept(dir)
 }
 
 // maxScanned bounds the entries of a directory that Check examines.

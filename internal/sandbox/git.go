@@ -103,11 +103,15 @@ func (m *mounts) gitDir(dir string, rule gitRule) error {
 			if err != nil || !d.IsDir() {
 				return nil
 			}
+			up := filepath.Dir(path)
+			own := wasKept(path) || up == filepath.Join(dir, "worktrees")
 			switch d.Name() {
 			case "objects", "refs", "logs":
-				return fs.SkipDir
+				if !own && up != filepath.Join(dir, below) && isGitDir(up) { // else a submodule or a worktree has this name
+					return fs.SkipDir
+				}
 			}
-			if isGitDir(path) || below == "worktrees" && filepath.Base(filepath.Dir(path)) == below {
+			if own || isGitDir(path) {
 				m.pinWithParents(path)
 				return m.gitSettings(path)
 			}
@@ -122,7 +126,19 @@ func (m *mounts) gitDir(dir string, rule gitRule) error {
 
 func isGitDir(dir string) bool {
 	_, err := os.Lstat(filepath.Join(dir, "HEAD"))
-	return err == nil
+	return err == nil || wasKept(dir)
+}
+
+// wasKept reports whether a sandbox has kept the settings and hooks of a git
+// directory in place. Its agent may have moved other files of it away, such as
+// HEAD, so that the next sandbox would take it for another directory.
+func wasKept(dir string) bool {
+	for _, name := range []string{"config", "config.worktree", "hooks"} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // gitSettings makes the settings and hooks of one git directory read-only.

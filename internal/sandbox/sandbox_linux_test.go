@@ -300,13 +300,16 @@ func TestSandboxKeepsSettingsOfRepositories(t *testing.T) {
 	git(library, "commit", "-q", "--allow-empty", "-m", "a")
 	git(w.project, "init", "-q")
 	git(w.project, "submodule", "-q", "add", library, "sub")
+	git(w.project, "submodule", "-q", "add", library, "logs")
 	git(w.project, "commit", "-q", "-am", "a")
 	if err := os.RemoveAll(filepath.Join(w.project, ".git/hooks")); err != nil {
 		t.Fatal(err)
 	}
 	git(w.project, "worktree", "add", "-q", tree)
+	git(w.project, "worktree", "add", "-q", filepath.Join(w.home, "code", "refs"))
 	attack := `
-		for f in "$1"/hooks/post-commit "$1"/config "$1"/config.worktree "$1"/modules/sub/hooks/x "$1"/modules/sub/config "$1"/worktrees/tree/config.worktree; do
+		for f in "$1"/hooks/post-commit "$1"/config "$1"/config.worktree "$1"/modules/sub/hooks/x "$1"/modules/sub/config "$1"/worktrees/tree/config.worktree \
+			"$1"/modules/logs/hooks/x "$1"/modules/logs/config "$1"/worktrees/refs/config.worktree; do
 			{ echo x >> "$f"; } 2>/dev/null && echo "wrote $f"
 		done
 		mv "$1" "$1".away 2>/dev/null && echo moved
@@ -317,6 +320,8 @@ func TestSandboxKeepsSettingsOfRepositories(t *testing.T) {
 		ls -d "$1"/hooks "$1"/config
 		git -c user.name=a -c user.email=a@example.com commit -q --allow-empty -m b && echo committed
 		[ ! -d sub ] || [ ! -e sub/.git ] || git -C sub -c user.name=a -c user.email=a@example.com commit -q --allow-empty -m b || echo not committed in the submodule
+		mv "$1/modules/sub/HEAD" "$1/modules/sub/away" 2>/dev/null # so that the next sandbox does not find a repository there
+		echo x > "$1/modules/HEAD"
 	`
 	common := filepath.Join(w.project, ".git")
 	want := filepath.Join(common, "config") + "\n" + filepath.Join(common, "hooks") + "\ncommitted\n"

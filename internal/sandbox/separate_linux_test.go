@@ -32,12 +32,21 @@ func TestSandboxKeepsSettingsOfRepositoriesElsewhereInTheProject(t *testing.T) {
 			mv "$d" "$d".away 2>/dev/null && echo "moved $d"
 		done
 		echo x > "$1"/index && echo staged
+		mv "$1"/HEAD "$1"/objects "$1"/info 2>/dev/null # so that the next sandbox does not find a repository there
+		true
 	`
 	for dir, store := range map[string]string{w.project: filepath.Join(w.project, "deep", "store"), bare: bare} {
-		b := w.box("")
-		b.Dir, b.Args = dir, []string{"-c", attack, "sh", store, filepath.Join(dir, "deep")}
-		if out, code := run(t, b); out != "staged\n" || code != 0 {
-			t.Errorf("in %s: exit code %d, output\n%s", dir, code, out)
+		for range 2 {
+			b := w.box("")
+			b.Dir, b.Args = dir, []string{"-c", attack, "sh", store, filepath.Join(dir, "deep")}
+			if out, code := run(t, b); out != "staged\n" || code != 0 {
+				t.Errorf("in %s: exit code %d, output\n%s", dir, code, out)
+			}
+		}
+	}
+	for _, name := range []string{"HEAD", "objects"} {
+		if err := os.Rename(filepath.Join(bare, "info", name), filepath.Join(bare, name)); err != nil {
+			t.Fatal(err)
 		}
 	}
 	tree := filepath.Join(bare, "tree")
