@@ -175,7 +175,7 @@ func (a *app) printWorktree(out io.Writer, st changes.WorktreeStatus) error {
 		if err := t.write(out, 0); err != nil {
 			return err
 		}
-		a.stderrf("%s: %s", st.State, oneLine(st.Problem, 600))
+		a.stderrf("%s: %s", oneLine(string(st.State), 80), oneLine(st.Problem, 600))
 		return nil
 	}
 	more := ""
@@ -191,7 +191,7 @@ func (a *app) printWorktree(out io.Writer, st changes.WorktreeStatus) error {
 		return err
 	}
 	if st.Operation != "" {
-		a.stderrf("A %s is not finished in the worktree.", st.Operation)
+		a.stderrf("A %s is not finished in the worktree.", oneLine(st.Operation, 80))
 	}
 	if st.Target == "" {
 		a.stderrf("No branch is checked out in the project, so nothing can be merged.")
