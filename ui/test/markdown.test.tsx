@@ -171,6 +171,12 @@ describe("markdown of others", () => {
     ["addresses", "a@".repeat(50_000)],
     ["lines that continue a quote", "> a\nb\n".repeat(50_000)],
     ["columns", `${"|a".repeat(5_000)}\n${"|-".repeat(5_000)}`],
+    ["rows that lack cells", `${"|a".repeat(1_500)}\n${"|-".repeat(1_500)}\n${"a\n".repeat(1_400)}b`],
+    [
+      "tables with rows that lack cells",
+      `${`${"|a".repeat(99)}\n${"|-".repeat(99)}\n${"a\n".repeat(99)}\n`.repeat(28)}b`,
+    ],
+    ["references to a long address", `> [a]: x:${"b".repeat(10_000)}\n>\n> ${"[a]".repeat(3_200)}c`],
   ])("survives too many %s, quickly", (_name, text) => {
     const took = cpuTime(() => expect(render(text).textContent).toContain(text.at(-1)));
     expect(took).toBeLessThan(4_000);
@@ -181,6 +187,12 @@ describe("markdown of others", () => {
     const host = render(`${text}\n\n*c*`);
     expect(host.querySelector("p")?.textContent).toBe(text);
     expect([...host.querySelectorAll("em")].map((e) => e.textContent)).toEqual(["c"]);
+  });
+
+  it("shows tables and references of ordinary sizes", () => {
+    const host = render("|a|b|c|\n|-|-|-|\n|1|2|3|\n|4\n|5|6\n\n> [r]: https://example.org/\n>\n> [r] [r]");
+    expect(host.querySelectorAll("td")).toHaveLength(9);
+    expect(host.querySelectorAll("blockquote a")).toHaveLength(2);
   });
 
   it("splits a growing list item of many lines quickly", () => {

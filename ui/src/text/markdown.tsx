@@ -3,7 +3,7 @@
 // to http, https and mail addresses, and to files of the session's folder. Only
 // images of that folder are loaded; other images become links.
 
-import { getDefaults, Lexer, type MarkedToken, type Token, Tokenizer, type Tokens } from "marked";
+import { getDefaults, Lexer, type Links, type MarkedToken, type Token, Tokenizer, type Tokens } from "marked";
 import { Fragment, memo, type ReactNode, useContext } from "react";
 import remend from "remend";
 import { CodeBlock, Growing } from "../stream/CodeBlock";
@@ -42,7 +42,7 @@ export function split(text: string, before?: { text: string; blocks: readonly Bl
   let at = last ? last.key + last.raw.length : 0;
   const out = settled.slice();
   const head = formattedEnd(text);
-  for (const token of lex(text.slice(at, head), (rest) => new Lexer().blockTokens(rest))) {
+  for (const token of lex(text.slice(at, head), (rest) => lexer(rest).blockTokens(rest))) {
     out.push({ raw: token.raw, key: at });
     at += token.raw.length;
   }
@@ -79,9 +79,35 @@ const fence = /^ {0,3}(```|~~~)/;
 // square of their number.
 const mostMarks = 500;
 
+// Number of times that the targets of references may be as long as the text
+// itself. Every reference has a copy of its target.
+const mostCopies = 10;
+
 class BoundedTokenizer extends Tokenizer {
   private counted = "";
   private tooMany = false;
+
+  /** `left` is the number of characters that targets of references may have. */
+  constructor(private left: number) {
+    super();
+  }
+
+  // The table of a text with short rows and many columns can have more cells
+  // than the text has characters, because rows are filled up. It is shown as
+  // text.
+  override table(src: string) {
+    const [all, head, , rows] = this.rules.block.table.exec(src) ?? [];
+    const columns = head?.split("|").length ?? 0;
+    if (all && columns * (1 + (rows?.split("\n").length ?? 0)) > 2 * all.length) return undefined;
+    return super.table(src);
+  }
+
+  override reflink(src: string, links: Links) {
+    const found = super.reflink(src, links);
+    if (found?.type !== "link" && found?.type !== "image") return found;
+    this.left -= found.href.length + (found.title?.length ?? 0);
+    return this.left < 0 ? super.reflink(src, {}) : found;
+  }
 
   override emStrong(src: string, masked: string, before?: string) {
     return this.hasTooMany(masked) ? undefined : super.emStrong(src, masked, before);
@@ -100,9 +126,10 @@ class BoundedTokenizer extends Tokenizer {
   }
 }
 
-function tokens(text: string): Token[] {
-  return new Lexer({ ...getDefaults(), tokenizer: new BoundedTokenizer() }).lex(text);
-}
+const lexer = (text: string) =>
+  new Lexer({ ...getDefaults(), tokenizer: new BoundedTokenizer(mostCopies * text.length) });
+
+const tokens = (text: string): Token[] => lexer(text).lex(text);
 
 /**
  * One block of Markdown, or of plain text. `live` closes marks that are still
