@@ -4,56 +4,63 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 )
-
-// mention matches text that an agent could take as a reference to a file for
-// the model. It matches more than any agent does.
-var mention = regexp.MustCompile(`@(\S+)`)
 
 // MentionsOutside reports whether a prompt contains an @ followed by a path
 // that may lead out of dir, or more than maxMentions @ signs. An agent that
 // reads mentioned files without asking must not receive such a prompt
 // unchanged. Files inside dir may be mentioned.
+//
+// It finds more mentions than any agent does: it examines the text after every
+// @, because agents disagree about what may stand before one.
 func MentionsOutside(text, dir string) bool {
-	for _, m := range mention.FindAllStringSubmatch(text, maxMentions+1) {
-		if leavesDir(m[1], dir) {
+	if strings.Count(text, "@") > maxMentions {
+		return true
+	}
+	for {
+		_, after, found := strings.Cut(text, "@")
+		if !found {
+			return false
+		}
+		text = after
+		if end := strings.IndexAny(after, " \t\n\v\f\r"); end >= 0 {
+			after = after[:end]
+		}
+		if leavesDir(after, dir) {
 			return true
 		}
 	}
-	return strings.Count(text, "@") > maxMentions
 }
 
 // maxMentions bounds the files that a prompt may mention.
 const maxMentions = 200
 
-// maxMention bounds the length of a path that a prompt may mention, in bytes.
-const maxMention = 4096
+// maxMention bounds the length of a path that a prompt may mention, and maxName
+// the length of one of its elements, in bytes. Longer ones do not exist.
+const (
+	maxMention = 4096
+	maxName    = 255
+)
 
 // leavesDir reports whether the text after an @ may be a path that leads out of
 // dir. Agents cut different parts off its end: a fragment after #, or all after
 // the last letter or after white space that is not ASCII. So leavesDir examines
 // the whole text and each beginning of it that an agent may take as the path.
 func leavesDir(name, dir string) bool {
-	before, _, _ := strings.Cut(name, "#") // a fragment selects lines
-	before = strings.TrimRight(before, ".,;:!?)]}>'`")
 	switch {
-	case len(name) > maxMention, strings.ContainsAny(before, `"'\@`), strings.HasPrefix(name, "~"):
-		return true
-	case !filepath.IsLocal(name) && name != "", !filepath.IsLocal(before) && before != "":
+	case name == "":
+		return false
+	case len(name) > maxMention, strings.ContainsAny(name, `"'\@`), strings.HasPrefix(name, "~"), strings.HasPrefix(name, "/"):
 		return true
 	}
 	for at := ""; name != ""; {
 		var part string
 		part, name, _ = strings.Cut(name, "/")
-		if beginsWithLink(filepath.Join(dir, at), part) {
+		if strings.HasPrefix(part, "..") || beginsWithLink(filepath.Join(dir, at), part) {
 			return true
 		}
 		at = filepath.Join(at, part)
-		if _, err := os.Lstat(filepath.Join(dir, at)); err != nil {
-			return false // the file does not exist
-		}
 	}
 	return false
 }
@@ -61,7 +68,7 @@ func leavesDir(name, dir string) bool {
 // beginsWithLink reports whether a name, or a beginning of it before a character
 // that is no letter, digit or underscore, is a symbolic link in a folder.
 func beginsWithLink(folder, name string) bool {
-	for i := 1; i <= len(name); i++ {
+	for i := 1; i <= min(len(name), maxName); i++ {
 		if i < len(name) && isWord(name[i]) {
 			continue
 		}

@@ -23,6 +23,8 @@ func TestMentionsOutside(t *testing.T) {
 		"@a#b#/../../x", "@#/../../x", "@link#a#b", // Claude Code takes a name with a fragment that it does not know as a whole
 		"@link*", "@link-", "@sub/up/", "@link\u00a0a", "@sub/up\u2003", // it ends a name at white space and at the last letter
 		"@" + strings.Repeat("./", 3000) + "link",
+		"@missing/../link", "@a.txt/../sub/up", "@..\u00a0a", "@sub/..\u00a0", // it removes .. before it looks for the file
+		"@x#\u00a0@/etc/passwd", "@a.txt\u00a0@link", "\ufeff@/etc/passwd", // it takes other white space as the beginning of a mention, too
 	} {
 		if !MentionsOutside(text, dir) {
 			t.Errorf("%.40q is not reported", text)
