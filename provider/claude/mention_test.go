@@ -18,7 +18,7 @@ func TestMentionsOfFilesOutsideTheProjectAreNotRead(t *testing.T) {
 		if err := os.Symlink(outside, r.File("link")); err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range []string{"@" + outside, "look at @../outside.txt now", "@" + outside + "\n/x", "@link", "/nosuch @" + outside, "@/", "@a#b#/../../outside.txt", "@#/../../outside.txt", "@link* a", "@missing/../link", "@x#\u00a0@" + outside, "\u00a0@" + outside} {
+		for _, p := range []string{"@" + outside, "look at @../outside.txt now", "@" + outside + "\n/x", "@link", "/nosuch @" + outside, "@/", "@a#b#/../../outside.txt", "@#/../../outside.txt", "@link* a", "@missing/../link", "@x#\u00a0@" + outside, "\u00a0@" + outside, "@" + outside + " @ /compact", "@" + outside + " @\n/compact", "@" + outside + " @\u00a0/compact", "@" + outside + " @\ufeff/compact"} {
 			r.Send(p)
 			if got := summary(r.Finish("")); !slices.Equal(got, []string{"message ok", "completed end_turn"}) {
 				t.Errorf("%q: %q", p, got)
