@@ -51,7 +51,7 @@ func leavesDir(name, dir string) bool {
 	switch {
 	case name == "":
 		return false
-	case len(name) > maxMention, strings.ContainsAny(name, `"'\@`), strings.HasPrefix(name, "~"), strings.HasPrefix(name, "/"):
+	case len(name) > maxMention, strings.ContainsAny(name, `"'\@`), strings.HasPrefix(name, "~"), !filepath.IsLocal(name):
 		return true
 	}
 	for at := ""; name != ""; {
