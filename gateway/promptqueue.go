@@ -183,16 +183,20 @@ func (q *promptQueue) next(ctx context.Context, e *entry, next store.Queued) err
 	return e.session.FailPrompt(ctx, p.Input, err)
 }
 
-// send starts the turn of a queued prompt; e.sending is held. If no agent runs,
-// it checks the project directory again and resolves the options again, because
-// both may have changed since the prompt was queued.
+// send starts the turn of a queued prompt; e.sending is held. It checks again
+// that no link has replaced the project directory. If no agent runs, it checks
+// the directory itself and resolves the options again, because both may have
+// changed since the prompt was queued.
 func (q *promptQueue) send(ctx context.Context, e *entry, p queuedPrompt) error {
 	if err := q.inUse(ctx, e); err != nil {
 		return err
 	}
 	q.refresh(ctx, e)
+	rec, _ := e.snapshot()
+	if !InPlace(workDir(rec)) {
+		return errMoved
+	}
 	if !e.session.Status().AgentAlive {
-		rec, _ := e.snapshot()
 		if err := q.projects.recheckSession(rec); err != nil {
 			return err
 		}
@@ -200,7 +204,7 @@ func (q *promptQueue) send(ctx context.Context, e *entry, p queuedPrompt) error 
 			return &unresolved{err}
 		}
 	}
-	rec, _ := e.snapshot()
+	rec, _ = e.snapshot()
 	if err := q.recall(rec.ProjectDir, &p.Rules); err != nil {
 		return &unresolved{err}
 	}

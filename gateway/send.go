@@ -151,7 +151,7 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	if err := e.session.CheckSettings(ctx, set); err != nil {
 		return Sent{}, err
 	}
-	if len(p.Attachments) > 0 && !InPlace(workDir(rec)) { // attachments are read from that directory
+	if !InPlace(workDir(rec)) { // attachments are read from that directory, and a running agent finds files by its path
 		return Sent{}, errMoved
 	}
 	in, err := g.uploads.check(ctx, p, e.session, workDir(rec))
