@@ -195,6 +195,13 @@ describe("markdown of others", () => {
     expect(host.querySelectorAll("blockquote a")).toHaveLength(2);
   });
 
+  it("names the hidden characters behind the beginning of a long text in few elements", () => {
+    const host = render("\u200b\u2060".repeat(100_000));
+    expect(host.querySelectorAll("*").length).toBeLessThan(51_000);
+    expect(host.textContent).not.toMatch(/[\u200b\u2060]/);
+    expect(host.textContent?.endsWith("‹ZWSP›‹WJ›")).toBe(true);
+  });
+
   it("splits a growing list item of many lines quickly", () => {
     const took = cpuTime(() => {
       for (const lines of [23_000, 24_000, 25_000])

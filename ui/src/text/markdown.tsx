@@ -11,6 +11,7 @@ import { CodeSpan, FileLink, InProject, LinkedText } from "./FileLink";
 import { ProjectImage } from "./ProjectImage";
 import { linkedPlace } from "./places";
 import { Visible } from "./Shown";
+import { named } from "./visible";
 
 export interface Block {
   raw: string;
@@ -144,7 +145,14 @@ export const MarkdownBlock = memo(function MarkdownBlock({
   live?: boolean;
   plain?: boolean;
 }) {
-  if (plain || (raw.length > longest && !fence.test(raw)))
+  // An element for each mark of megabytes of hidden characters would freeze the page.
+  if (plain)
+    return (
+      <p dir="auto" className="whitespace-pre-wrap">
+        {named(raw).trimEnd()}
+      </p>
+    );
+  if (raw.length > longest && !fence.test(raw))
     return block({ type: "html", raw, text: raw, pre: false, block: true }, 0);
   const text = live ? remend(raw, { images: false, linkMode: "text-only" }) : raw;
   return <Growing value={live === true}>{blocks(lex(text, tokens), 0)}</Growing>;

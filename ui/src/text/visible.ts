@@ -93,6 +93,12 @@ export function nameOf(code: number): string {
   return names[code] ?? `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
 }
 
+/** The text of visible without pieces: marks are in angle brackets. */
+export const named = (text: string): string =>
+  visible(text)
+    .map((p) => (p.mark ? `‹${p.mark}›` : p.text))
+    .join("");
+
 const anyHidden = new RegExp(hidden.source, "u"); // not global: a global expression keeps a position between calls
 
 /** Whether visible would mark anything in the text. */
@@ -103,8 +109,5 @@ export const hasHidden = (text: string): boolean => anyHidden.test(text);
  */
 export function plain(text: string, max = 300): string {
   const cut = text.length > max ? `${text.slice(0, max)}…` : text;
-  return visible(cut.replace(/\s+/g, " "))
-    .map((p) => (p.mark ? `‹${p.mark}›` : p.text))
-    .join("")
-    .trim();
+  return named(cut.replace(/\s+/g, " ")).trim();
 }
