@@ -202,6 +202,24 @@ describe("markdown of others", () => {
     expect(host.textContent?.endsWith("‹ZWSP›‹WJ›")).toBe(true);
   });
 
+  it("draws a line of hidden characters with few elements", () => {
+    const host = render("\u200b".repeat(19_000));
+    expect(host.querySelectorAll("*").length).toBeLessThan(2_100);
+    expect(host.textContent?.match(/ZWSP/g)).toHaveLength(19_000);
+  });
+
+  it.each([
+    ["Arabic", "\u0645"],
+    ["Thai", "\u0e01"],
+  ])("lets a very long word of letters that are shaped together be broken: %s", (_name, letter) => {
+    for (const n of [1_000, 60_000]) {
+      const host = render(letter.repeat(n));
+      expect(host.textContent).toBe(letter.repeat(n));
+      expect(host.querySelectorAll("wbr").length).toBeGreaterThanOrEqual(n / 200);
+    }
+    expect(render(letter.repeat(100)).querySelector("wbr")).toBeNull();
+  });
+
   it("splits a growing list item of many lines quickly", () => {
     const took = cpuTime(() => {
       for (const lines of [23_000, 24_000, 25_000])

@@ -1,13 +1,46 @@
 import { memo, type ReactNode } from "react";
-import { exact, hasHidden, nameOf, type Piece, visible } from "./visible";
+import { exact, hasHidden, nameIn, nameOf, type Piece, visible } from "./visible";
 
 /**
  * Foreign text. Characters that a browser would not draw, or would interpret,
  * are named.
  */
 export const Visible = memo(function Visible({ text }: { text: string }) {
-  return <>{hasHidden(text) ? visible(text).map(draw) : text}</>;
+  if (!hasHidden(text)) return <>{breakable(text)}</>;
+  const pieces = visible(text);
+  if (pieces.length <= mostPieces)
+    return <>{pieces.map((p, i) => (p.mark ? draw(p, i) : breakable(p.text)))}</>;
+  const rest = pieces.slice(mostPieces).map(nameIn).join("");
+  return (
+    <>
+      {pieces.slice(0, mostPieces).map(draw)}
+      {breakable(rest)}
+    </>
+  );
 });
+
+// Number of pieces of a text that are drawn. Further marks are part of the text,
+// because browsers need seconds for a line of many elements.
+const mostPieces = 2_000;
+
+// Browsers shape the letters of some scripts together, so their time for a word
+// that does not fit into a line grows with the square of its length. Letters of
+// Latin, Chinese, Japanese and Korean are shaped alone.
+const longWord = /[^\s\0-\u024f\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef]{200}/gu;
+
+/** Text with places at which very long words may be broken. */
+export function breakable(text: string): ReactNode {
+  const out: ReactNode[] = [];
+  let from = 0;
+  for (const m of text.matchAll(longWord)) {
+    const end = m.index + m[0].length;
+    out.push(text.slice(from, end), <wbr key={end} />);
+    from = end;
+  }
+  if (from === 0) return text;
+  out.push(text.slice(from));
+  return out;
+}
 
 /** Like Visible, and also marks line breaks, tabs and unusual spaces. */
 export const Exact = memo(function Exact({ text }: { text: string }) {

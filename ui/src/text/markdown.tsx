@@ -10,7 +10,7 @@ import { CodeBlock, Growing } from "../stream/CodeBlock";
 import { CodeSpan, FileLink, InProject, LinkedText } from "./FileLink";
 import { ProjectImage } from "./ProjectImage";
 import { linkedPlace } from "./places";
-import { Visible } from "./Shown";
+import { breakable, Visible } from "./Shown";
 import { named } from "./visible";
 
 export interface Block {
@@ -149,7 +149,7 @@ export const MarkdownBlock = memo(function MarkdownBlock({
   if (plain)
     return (
       <p dir="auto" className="whitespace-pre-wrap">
-        {named(raw).trimEnd()}
+        {breakable(named(raw).trimEnd())}
       </p>
     );
   if (raw.length > longest && !fence.test(raw))

@@ -94,10 +94,10 @@ export function nameOf(code: number): string {
 }
 
 /** The text of visible without pieces: marks are in angle brackets. */
-export const named = (text: string): string =>
-  visible(text)
-    .map((p) => (p.mark ? `‹${p.mark}›` : p.text))
-    .join("");
+export const named = (text: string): string => visible(text).map(nameIn).join("");
+
+/** A piece as text. */
+export const nameIn = (p: Piece): string => (p.mark ? `‹${p.mark}›` : p.text);
 
 const anyHidden = new RegExp(hidden.source, "u"); // not global: a global expression keeps a position between calls
 
