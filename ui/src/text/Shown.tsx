@@ -25,8 +25,8 @@ const mostPieces = 2_000;
 
 // Browsers shape the letters of some scripts together, so their time for a word
 // that does not fit into a line grows with the square of its length. Letters of
-// Latin, Chinese, Japanese and Korean are shaped alone.
-const longWord = /[^\s\0-\u024f\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef]{200}/gu;
+// Latin, Chinese, Japanese and Korean are shaped alone, so their words may be longer.
+const longWord = /[^\s\0-\u024f\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef]{200}|\S{1000}/gu;
 
 /** Text with places at which very long words may be broken. */
 export function breakable(text: string): ReactNode {
