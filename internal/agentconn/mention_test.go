@@ -36,3 +36,15 @@ func TestMentionsOutside(t *testing.T) {
 		}
 	}
 }
+
+// A prompt of 800 KB that mentions 400,000 paths must not occupy the session.
+func TestMentionsOutsideBoundsItsLookups(t *testing.T) {
+	dir := t.TempDir()
+	many := strings.Repeat("@"+strings.Repeat("-/", maxMention/2)+" ", maxMentions)
+	if !MentionsOutside(many, dir) {
+		t.Error("it looks for every path")
+	}
+	if MentionsOutside(strings.Repeat("@internal/agentconn/mention_test.go, ", maxMentions), dir) {
+		t.Error("a prompt with many ordinary mentions is reported")
+	}
+}
