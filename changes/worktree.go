@@ -281,12 +281,22 @@ func FinishRemovals(dir string) error {
 		return nil
 	}
 	for _, e := range entries {
-		_, id, removed := strings.Cut(e.Name(), removedMark)
-		if path := filepath.Join(dir, e.Name()); removed && len(id) == len(rand.Text()) && e.IsDir() && mountedIn(path) == "" {
+		if path := filepath.Join(dir, e.Name()); e.IsDir() && isRemoved(e.Name()) && mountedIn(path) == "" {
 			err = errors.Join(err, removeAll(path))
 		}
 	}
 	return err
+}
+
+// isRemoved reports whether a folder has the name that dropFiles gives. The name
+// of a worktree contains the project's name, which may look similar.
+func isRemoved(name string) bool {
+	at := strings.LastIndex(name, removedMark)
+	if at < 0 {
+		return false
+	}
+	id := name[at+len(removedMark):]
+	return len(id) == len(rand.Text()) && strings.Trim(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
 
 // removeAll is os.RemoveAll that also removes folders without the permission to

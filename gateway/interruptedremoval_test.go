@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/runnel-dev/runnel/internal/sandbox"
 )
 
@@ -28,9 +30,11 @@ func TestInterruptedRemovalsOfWorktreesAreFinished(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	similar := "project.removed-mistake-" + shortID(uuid.Must(uuid.NewV7()).String()) // a worktree of a project with such a name
 	add("project-01234567.removed-" + rand.Text())
+	add(similar + ".removed-" + rand.Text())
 	add("project-01234567")
-	add("project.removed-by-me")
+	add(similar)
 	if err := os.MkdirAll(outside, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +51,7 @@ func TestInterruptedRemovalsOfWorktreesAreFinished(t *testing.T) {
 	for _, e := range entries {
 		left = append(left, e.Name())
 	}
-	if len(left) != 3 || left[0] != link || left[1] != "project-01234567" || left[2] != "project.removed-by-me" {
+	if len(left) != 3 || left[0] != link || left[1] != "project-01234567" || left[2] != similar {
 		t.Errorf("left: %q", left)
 	}
 	if _, err := os.Stat(outside); err != nil {
