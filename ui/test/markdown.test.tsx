@@ -195,6 +195,11 @@ describe("markdown of others", () => {
     expect(host.querySelectorAll("blockquote a")).toHaveLength(2);
   });
 
+  it.each(["a", "constructor", "__proto__"])("shows further references as text: %s", (name) => {
+    const host = render(`> [${name}]: x:${"b".repeat(1_000)}\n>\n> ${`[${name}]`.repeat(100)}c`);
+    expect(host.textContent?.endsWith(`[${name}][${name}]c`)).toBe(true);
+  });
+
   it("names the hidden characters behind the beginning of a long text in few elements", () => {
     const host = render("\u200b\u2060".repeat(100_000));
     expect(host.querySelectorAll("*").length).toBeLessThan(5_000);

@@ -93,9 +93,8 @@ class BoundedTokenizer extends Tokenizer {
     super();
   }
 
-  // The table of a text with short rows and many columns can have more cells
-  // than the text has characters, because rows are filled up. It is shown as
-  // text.
+  // Returns nothing for a table with more cells than twice its characters, so
+  // that it is shown as text. Rows that lack cells are filled up.
   override table(src: string) {
     const [all, head, , rows] = this.rules.block.table.exec(src) ?? [];
     const columns = head?.split("|").length ?? 0;
@@ -107,7 +106,7 @@ class BoundedTokenizer extends Tokenizer {
     const found = super.reflink(src, links);
     if (found?.type !== "link" && found?.type !== "image") return found;
     this.left -= found.href.length + (found.title?.length ?? 0);
-    return this.left < 0 ? super.reflink(src, {}) : found;
+    return this.left < 0 ? super.reflink(src, Object.create(null)) : found;
   }
 
   override emStrong(src: string, masked: string, before?: string) {
