@@ -5,6 +5,7 @@ import { createRoot, type Root } from "react-dom/client";
 import { afterEach, describe, expect, it } from "vitest";
 import { Prose } from "../src/stream/Prose";
 import { decode, safeHref, split } from "../src/text/markdown";
+import { breakable } from "../src/text/Shown";
 import { cpuTime } from "./cpu";
 
 (globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
@@ -224,6 +225,32 @@ describe("markdown of others", () => {
       expect(host.querySelectorAll("wbr").length).toBeGreaterThanOrEqual(n / 200);
     }
     expect(render(letter.repeat(100)).querySelector("wbr")).toBeNull();
+  });
+
+  it("lets a very long word before many hidden characters, or with spaces at which no line breaks, be broken", () => {
+    for (const text of ["\u0645".repeat(9_000) + "a\u200b".repeat(2_001), "\u0645\u00a0".repeat(4_500)])
+      expect(render(text).querySelectorAll("wbr").length).toBeGreaterThanOrEqual(44);
+  });
+
+  it.each([
+    ["a letter and its marks", "\u0e01\u0e31\u0e49"],
+    ["joined emoji", "\u{1f469}\u200d\u{1f4bb}"],
+    ["two joined letters", "\u1780\u17d2\u1780"],
+    ["an emoji and its colour", "\u{1f44d}\u{1f3fd}"],
+  ])("breaks no very long word in %s", (_name, letter) => {
+    for (const before of ["", "\u0e01", "\u0e01\u0e01"]) {
+      const parts = render(before + letter.repeat(550)).innerHTML.split("<wbr>");
+      expect(parts.length).toBeGreaterThan(4);
+      for (const part of parts.slice(1)) expect(part.startsWith(letter)).toBe(true);
+    }
+  });
+
+  it("finds very long words quickly", () => {
+    const took = cpuTime(() => {
+      for (const n of [199, 999, 1_999]) breakable(`${"a".repeat(n)} `.repeat(8_000_000 / n));
+      breakable(`${"\u0645".repeat(199)} `.repeat(40_000));
+    });
+    expect(took).toBeLessThan(4_000);
   });
 
   it("splits a growing list item of many lines quickly", () => {

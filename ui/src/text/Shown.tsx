@@ -8,13 +8,11 @@ import { exact, hasHidden, nameIn, nameOf, type Piece, visible } from "./visible
 export const Visible = memo(function Visible({ text }: { text: string }) {
   if (!hasHidden(text)) return <>{breakable(text)}</>;
   const pieces = visible(text);
-  if (pieces.length <= mostPieces)
-    return <>{pieces.map((p, i) => (p.mark ? draw(p, i) : breakable(p.text)))}</>;
   const rest = pieces.slice(mostPieces).map(nameIn).join("");
   return (
     <>
-      {pieces.slice(0, mostPieces).map(draw)}
-      {breakable(rest)}
+      {pieces.slice(0, mostPieces).map((p, i) => (p.mark ? draw(p, i) : breakable(p.text)))}
+      {rest && breakable(rest)}
     </>
   );
 });
@@ -23,19 +21,38 @@ export const Visible = memo(function Visible({ text }: { text: string }) {
 // because browsers need seconds for a line of many elements.
 const mostPieces = 2_000;
 
+// Letters between spaces at which a line may break. The start of each word is
+// examined only once, so the time grows with the length of the text.
+const longWord = /(?<![^ \t\n])[^ \t\n]{200,}/gu;
+
 // Browsers shape the letters of some scripts together, so their time for a word
 // that does not fit into a line grows with the square of its length. Letters of
 // Latin, Chinese, Japanese and Korean are shaped alone, so their words may be longer.
-const longWord = /[^\s\0-\u024f\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef]{200}|\S{1000}/gu;
+const shapedTogether = /[^\0-\u024f\u2000-\u206f\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef]/u;
+const shortPart = part(200);
+const longPart = part(1_000);
+
+// The next part of a word, with at least n letters. It ends neither before a
+// mark of its last letter, nor in an emoji of several characters, nor behind a
+// sign that joins two Khmer or Burmese letters, unless there is no other place
+// within 100 letters.
+function part(n: number): RegExp {
+  const joins = "\\u200d\\u17d2\\u1039";
+  return new RegExp(`.{${n},${n + 100}}?(?<![${joins}])(?![${joins}\\p{M}\\p{EMod}])|.{${n + 100}}`, "suy");
+}
 
 /** Text with places at which very long words may be broken. */
 export function breakable(text: string): ReactNode {
   const out: ReactNode[] = [];
   let from = 0;
-  for (const m of text.matchAll(longWord)) {
-    const end = m.index + m[0].length;
-    out.push(text.slice(from, end), <wbr key={end} />);
-    from = end;
+  for (const word of text.matchAll(longWord)) {
+    const next = shapedTogether.test(word[0]) ? shortPart : longPart;
+    next.lastIndex = 0;
+    while (next.test(word[0])) {
+      const end = word.index + next.lastIndex;
+      out.push(text.slice(from, end), <wbr key={end} />);
+      from = end;
+    }
   }
   if (from === 0) return text;
   out.push(text.slice(from));
