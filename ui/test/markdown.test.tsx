@@ -232,6 +232,12 @@ describe("markdown of others", () => {
       expect(render(text).querySelectorAll("wbr").length).toBeGreaterThanOrEqual(44);
   });
 
+  it("lets a very long word of letters and hidden characters be broken", () => {
+    const host = render(`${"\u0645".repeat(199)}\u200b`.repeat(90));
+    expect(host.querySelectorAll("wbr").length).toBeGreaterThan(80);
+    expect(render("\u0645\u200c\u0645 ".repeat(500)).querySelector("wbr")).toBeNull();
+  });
+
   it.each([
     ["a letter and its marks", "\u0e01\u0e31\u0e49"],
     ["joined emoji", "\u{1f469}\u200d\u{1f4bb}"],

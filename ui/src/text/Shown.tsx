@@ -1,4 +1,4 @@
-import { memo, type ReactNode } from "react";
+import { Fragment, memo, type ReactNode } from "react";
 import { exact, hasHidden, nameIn, nameOf, type Piece, visible } from "./visible";
 
 /**
@@ -11,7 +11,7 @@ export const Visible = memo(function Visible({ text }: { text: string }) {
   const rest = pieces.slice(mostPieces).map(nameIn).join("");
   return (
     <>
-      {pieces.slice(0, mostPieces).map((p, i) => (p.mark ? draw(p, i) : breakable(p.text)))}
+      {drawAll(pieces.slice(0, mostPieces))}
       {rest && breakable(rest)}
     </>
   );
@@ -39,6 +39,23 @@ const longPart = part(1_000);
 function part(n: number): RegExp {
   const joins = "\\u200d\\u17d2\\u1039";
   return new RegExp(`.{${n},${n + 100}}?(?<![${joins}])(?![${joins}\\p{M}\\p{EMod}])|.{${n + 100}}`, "suy");
+}
+
+// Marks are parts of words, so a word of short pieces can be very long, too.
+function drawAll(pieces: readonly Piece[]): ReactNode {
+  let length = 0; // letters since the last space or place to break
+  return pieces.map((p, i) => {
+    length = /[ \t\n]/.test(p.text) ? 0 : length + (p.mark ?? p.text).length;
+    if (!p.mark) return breakable(p.text);
+    if (length < 200) return draw(p, i);
+    length = 0;
+    return (
+      <Fragment key={i}>
+        {draw(p, i)}
+        <wbr />
+      </Fragment>
+    );
+  });
 }
 
 /** Text with places at which very long words may be broken. */
