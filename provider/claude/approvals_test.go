@@ -58,6 +58,9 @@ func TestTooLargeQuestionsTogetherAreRefused(t *testing.T) {
 	if told != refused {
 		t.Errorf("%d questions are refused, and %d notices say so", refused, told)
 	}
+	if evs, _ := tr.Printed([]byte(`{"type":"control_request","request_id":"other","request":{"subtype":"unknown"}}`), fixtureStart); len(bodies[event.Notice](evs)) > 0 {
+		t.Errorf("a request that is no question: %+v", evs)
+	}
 	if most := translate.MaxShown/100_000 + 1; open < 2 || open > most || open+refused != translate.MaxOpen {
 		t.Errorf("%d are open, %d refused", open, refused)
 	}

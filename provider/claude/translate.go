@@ -271,7 +271,7 @@ func (t *translator) ask(f frame) {
 	if f.Request == nil || f.RequestID == "" {
 		return
 	}
-	if t.approvals.Refuses(f.RequestID) {
+	if f.Request.Subtype == "can_use_tool" && t.approvals.Refuses(f.RequestID) {
 		t.turns.emit(translate.TooManyQuestions)
 	}
 	q := t.approvals.take(f)
