@@ -216,10 +216,8 @@ func (ch *child) readLoop() {
 // onDisconnect handles a supervisor that ended without an exit report: it
 // sweeps the agent's processes itself.
 func (ch *child) onDisconnect() {
-	select {
-	case <-ch.detached:
+	if ch.isDetached() {
 		return
-	default:
 	}
 	why := "the agent's supervisor does not respond"
 	if ch.supervisorEnds(disconnectTimeout) {
@@ -228,6 +226,9 @@ func (ch *child) onDisconnect() {
 			why += " (" + *ch.ended + ")"
 		}
 	}
+	if ch.isDetached() { // meanwhile: another server may take the agent over
+		return
+	}
 	ch.killSupervisor()
 	left, err := ch.sweep()
 	ch.exit.Status = proc.ExitStatus{Code: -1, Leftover: left}
@@ -235,6 +236,15 @@ func (ch *child) onDisconnect() {
 	ch.output.cut()
 	ch.outbox.Abandon(proc.ErrStdinClosed)
 	close(ch.done)
+}
+
+func (ch *child) isDetached() bool {
+	select {
+	case <-ch.detached:
+		return true
+	default:
+		return false
+	}
 }
 
 // killSupervisor kills a supervisor that does not respond, and waits for its
