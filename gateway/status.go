@@ -180,8 +180,8 @@ func (e *entry) status() Status {
 		st.State, st.Status = event.StateDead, event.StateDead
 	}
 	st.IsAlive, st.Activity, st.TurnID, st.LastSeq = live.AgentAlive, live.Activity, live.Turn, live.Head
-	if len(live.Pending) > 0 {
-		st.PendingApprovals = live.Pending
+	for _, a := range live.Pending {
+		st.PendingApprovals = append(st.PendingApprovals, a.Outline())
 	}
 	if live.Turn != "" { // a turn may have its own settings
 		setIf(&st.ModelID, live.ModelID)

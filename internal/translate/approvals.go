@@ -68,7 +68,7 @@ type Approval[Q any] struct {
 	OutOfTurn bool   // the turn contains only this question
 	Request   string // the agent's id of the question; see jsonrpc.ID.Key
 	Digest    string // digest of the question's content
-	Shown     int    // bytes of the question in an event
+	Shown     int    // bytes of the question in lists of sessions; see event.Approval.Listed
 	Question  Q
 }
 

@@ -140,7 +140,7 @@ func (q *question) offerAll(options []permissionOption, tc toolCall, ask *event.
 // ask opens an approval and emits it.
 func (tn *turn) ask(a translate.Approval[question], shown event.Approval) {
 	asks := event.ApprovalRequested{Approval: shown}
-	a.Shown = event.Weight(asks)
+	a.Shown = shown.Listed()
 	tn.approvals.Add(a)
 	tn.out.Emit(asks)
 }

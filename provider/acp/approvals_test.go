@@ -206,3 +206,26 @@ func TestOptionsThatShareAnIDAcrossKindsAreNotOffered(t *testing.T) {
 		t.Errorf("choices %q, want %q", labels, want)
 	}
 }
+
+// JSON may write a character as six.
+func TestQuestionsAreCountedAsListsHaveThem(t *testing.T) {
+	tr := newTranslator(Agent{Name: "unknown"})
+	lines := withBegun(asks(0, "c0", "first"))
+	for i := 1; i < 50; i++ {
+		lines = append(lines, asks(i, fmt.Sprint("c", i), strings.Repeat("<", maxAsking/2)))
+	}
+	open, listed := 0, 0
+	for _, l := range lines {
+		evs, _ := agentconn.Feed(tr, l)
+		for _, b := range bodies[event.ApprovalRequested](evs) {
+			data, err := json.Marshal(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			open, listed = open+1, listed+len(data)
+		}
+	}
+	if open < 2 || listed > translate.MaxShown+6*maxAsking {
+		t.Errorf("%d are open, of %d bytes in lists", open, listed)
+	}
+}

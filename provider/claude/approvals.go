@@ -109,7 +109,7 @@ func (a *approvals) ask(q *question, f frame, tn *turn) {
 		ev.ItemID = c.item
 	}
 	asks := event.ApprovalRequested{Approval: ev}
-	ap.Shown = event.Weight(asks)
+	ap.Shown = ev.Listed()
 	a.Add(ap)
 	tn.emit(asks)
 }
