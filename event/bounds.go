@@ -72,6 +72,11 @@ const (
 	MaxFew     = 100  // choices of an approval, attachments, native ids
 )
 
+// MaxListed is the maximum size of the commands, and of the options, that a
+// session has, in bytes of JSON, in which a character may take six. Further ones
+// are dropped. Every status of the session has them.
+const MaxListed = 512 << 10
+
 // MaxOpenItems is the maximum number of items of a turn that have started and
 // not ended. Every reader holds more than a kilobyte of each.
 const MaxOpenItems = 10_000
@@ -328,17 +333,19 @@ func (l *truncatedFields) session(b SessionUpdated) (Body, []string) {
 	label(&b.TitleBy, MaxWord)
 	label(&b.State, MaxWord)
 	label(&b.Activity, MaxWord)
+	left := MaxListed
 	b.Commands = each(l, "commands", b.Commands, MaxOffered, func(c *AgentCommand) bool {
 		label(&c.Description, MaxDescription)
 		label(&c.Hint, MaxDescription)
-		return len(c.Name) <= MaxName
+		return len(c.Name) <= MaxName && fits(c, &left)
 	})
 	b.Tools = each(l, "tools", b.Tools, MaxOffered, func(name *string) bool { return len(*name) <= MaxName })
 	b.Files = each(l, "files", b.Files, MaxFiles, func(f *AgentFile) bool {
 		label(&f.Kind, MaxWord)
 		return len(f.Path) <= MaxPath
 	})
-	b.Config = each(l, "config", b.Config, MaxOffered, l.option)
+	left = MaxListed
+	b.Config = each(l, "config", b.Config, MaxOffered, func(o *ConfigOption) bool { return l.option(o) && fits(o, &left) })
 	if b.Restores != nil {
 		b.Restores = l.settings(*b.Restores)
 	}

@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -138,6 +139,37 @@ func TestTooLongIDIsDroppedNotCut(t *testing.T) {
 	out, _ := Bounded(ItemDone{ItemID: "i", FinalItem: FunctionCallOutput{CallID: a}})
 	if got := out.(ItemDone).FinalItem.(FunctionCallOutput).CallID; got != call(a) {
 		t.Errorf("a call and its output have the ids %s and %s", call(a), got)
+	}
+}
+
+// Every status of a session has what its agent offers, as JSON.
+func TestWhatAnAgentOffersIsBoundedTogether(t *testing.T) {
+	wide := strings.Repeat("<", MaxName)
+	var all SessionUpdated
+	for range MaxFew {
+		o := ConfigOption{ID: "o", Name: wide, Type: ConfigSelect}
+		for range 40 {
+			o.Choices = append(o.Choices, ConfigChoice{Value: "v", Name: wide})
+		}
+		all.Config = append(all.Config, o, ConfigOption{ID: "short"})
+		all.Commands = append(all.Commands, AgentCommand{Name: "c", Description: wide, Hint: wide}, AgentCommand{Name: "short"})
+	}
+	for i := range MaxOffered - len(all.Commands) {
+		all.Commands = append(all.Commands, AgentCommand{Name: fmt.Sprint("c", i), Description: wide, Hint: wide})
+	}
+	got, left := Bounded(all)
+	b := got.(SessionUpdated)
+	if !slices.Equal(left, []string{"commands", "config"}) {
+		t.Errorf("left out %q", left)
+	}
+	const list = MaxListed + MaxListed/10 // with what is between the elements
+	for name, v := range map[string]any{"commands": b.Commands, "config": b.Config} {
+		if data, err := json.Marshal(v); err != nil || len(data) > list || len(data) < MaxListed/10 {
+			t.Errorf("%s: %d bytes, %v", name, len(data), err)
+		}
+	}
+	if again, left := Bounded(b); len(left) > 0 || !reflect.DeepEqual(again, got) {
+		t.Errorf("bounding twice leaves out %q", left)
 	}
 }
 
