@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -135,7 +136,11 @@ func (s *session) content(in runnel.Input, dir string) ([]any, error) {
 	default:
 		out = append(out, textBlock(in.Text))
 	}
-	for _, a := range in.Attachments {
+	files := in.Attachments
+	if s.q.live.mentionsInFiles {
+		files = splitMention(files, dir)
+	}
+	for _, a := range files {
 		b := s.attached(a)
 		if b == nil {
 			return nil, runnel.Fail(runnel.AttachmentFailure, s.rejects(a)+". Send the prompt without "+text.OneLine(a.Name, 100)+".")
@@ -143,6 +148,26 @@ func (s *session) content(in runnel.Input, dir string) ([]any, error) {
 		out = append(out, b)
 	}
 	return out, nil
+}
+
+// splitMention returns files such that the last text among them names no file
+// outside of dir after an @: it splits that text after its last @ into two
+// attachments.
+func splitMention(files []runnel.Attachment, dir string) []runnel.Attachment {
+	for i, a := range slices.Backward(files) {
+		if len(a.Data) > 0 {
+			continue
+		}
+		if !agentconn.MentionsOutside(a.Text, dir) {
+			break
+		}
+		cut := strings.LastIndexByte(a.Text, '@') + 1
+		rest := a
+		rest.Name, rest.Text = a.Name+", continued", a.Text[cut:]
+		a.Text = a.Text[:cut]
+		return slices.Concat(files[:i], []runnel.Attachment{a, rest}, files[i+1:])
+	}
+	return files
 }
 
 // attached returns the block for an attachment, or nil if the agent does not

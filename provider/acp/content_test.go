@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -277,6 +279,28 @@ func TestNoPromptWithoutTextBeginsWithACommand(t *testing.T) {
 					t.Errorf("%s: the prompt begins with %.40q", a.Name, seen)
 				}
 			}
+		}
+	}
+}
+
+// claude-agent-acp puts the texts of attachments behind the prompt, and Claude
+// Code reads files that the last text names.
+func TestLastAttachedTextNamesNoFileOutside(t *testing.T) {
+	file := func(name, text string) runnel.Attachment { return runnel.Attachment{Name: name, Text: text} }
+	picture := runnel.Attachment{Name: "p.png", Data: []byte("x")}
+	for _, c := range []struct{ files, want []runnel.Attachment }{
+		{nil, nil},
+		{[]runnel.Attachment{file("a", "@/x")}, []runnel.Attachment{file("a", "@"), file("a, continued", "/x")}},
+		{[]runnel.Attachment{file("a", "see @/x @b"), picture}, []runnel.Attachment{file("a", "see @/x @"), file("a, continued", "b"), picture}},
+		{[]runnel.Attachment{file("a", "@/x"), file("b", "@inside"), picture}, []runnel.Attachment{file("a", "@/x"), file("b", "@inside"), picture}},
+		{[]runnel.Attachment{picture}, []runnel.Attachment{picture}},
+	} {
+		given := slices.Clone(c.files)
+		if got := splitMention(c.files, t.TempDir()); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("got %v, want %v", got, c.want)
+		}
+		if !reflect.DeepEqual(c.files, given) {
+			t.Errorf("the prompt of the caller was changed: %v", c.files)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func walk(v any, f func(string)) {
 }
 
 // fewPrompts are the most problematic prompts, for a short test.
-var fewPrompts = []string{"/no-such-command now", "@/etc/passwd and @../outside.txt now", " cr\r\nlf\r\n", "!touch pwned"}
+var fewPrompts = []string{"/no-such-command now", "@/etc/passwd and @../outside.txt and @link/outside.txt now", " cr\r\nlf\r\n", "!touch pwned"}
 
 // prompts are texts that a program could interpret as a flag, a command or a
 // file name, or could change.
@@ -69,10 +69,14 @@ var prompts = []string{
 func (r *rig) promptsReachTheModelUnchanged() {
 	t, name := r.T, r.Agent.Name
 	t.Helper()
-	before := r.names()
 	if err := os.WriteFile(filepath.Join(filepath.Dir(r.Home.Project), "outside.txt"), []byte("canary-beside\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink("..", filepath.Join(r.Home.Project, "link")); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(filepath.Join(r.Home.Project, "link"))
+	before := r.names()
 	texts := fewPrompts
 	if os.Getenv("RUNNEL_LONG") != "" {
 		texts = append(prompts, strings.Repeat("0123456789abcdef", 1<<16))
@@ -101,12 +105,23 @@ func (r *rig) promptsReachTheModelUnchanged() {
 	for _, file := range []runnel.Attachment{ // with a prompt without text
 		{Name: "a.txt", MediaType: "text/plain", Text: "/init canary-attached !`touch pwned`"}, // opencode runs what is in the arguments of its command
 		{Name: "!touch pwned; .txt", MediaType: "text/plain", Text: "canary-attached"},
+		{Name: "b.txt", MediaType: "text/plain", Text: "look at @../outside.txt now"}, // claude-agent-acp puts the text behind the prompt
+		{Name: "c.txt", MediaType: "text/plain", Text: "@link/outside.txt"},
 	} {
 		from := len(r.Model.Requests())
 		r.Input(runnel.Input{Attachments: []runnel.Attachment{file}})
 		evs, _ := r.DenyAll()
-		if _, holds := r.shown(from, file.Text); !holds {
+		_, holds := r.shown(from, file.Text)
+		if before, rest, found := strings.Cut(file.Text, "@"); found && !holds { // in two pieces
+			_, first := r.shown(from, before+"@")
+			_, second := r.shown(from, rest)
+			holds = first && second
+		}
+		if !holds {
 			t.Errorf("the file %q was not shown; %.300s", file.Name, dump(evs[len(evs)-1:]))
+		}
+		if _, read := r.shown(from, "canary-beside"); read {
+			t.Errorf("the file %q had a file read", file.Name)
 		}
 	}
 	if after := r.names(); !slices.Equal(before, after) {

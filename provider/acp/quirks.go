@@ -109,6 +109,9 @@ type liveQuirks struct {
 	// literal returns the blocks of a prompt such that the agent passes the
 	// text to the model unchanged.
 	literal func(text, dir string, isCommand func(string) bool) []any
+	// mentionsInFiles means that the agent reads files that the text of the
+	// last attachment names after an @.
+	mentionsInFiles bool
 
 	// joinsTexts means that the agent stores the texts of a prompt as one text,
 	// joined by spaces. Runnel then ends the warning about rejected attachments

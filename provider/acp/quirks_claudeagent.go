@@ -43,6 +43,8 @@ func claudeAgent() *quirks {
 		live: liveQuirks{
 			literal:    claudeText,
 			inputGrows: true, // recording tool
+
+			mentionsInFiles: true, // the agent puts the texts of attachments behind the prompt
 			costContinues: func(release string) bool { // recording resume; 0.49.0 starts at 0 again
 				var major, minor int
 				_, err := fmt.Sscanf(release, "%d.%d", &major, &minor)
