@@ -232,6 +232,9 @@ func (p *provider) open(ctx context.Context, opt runnel.Options, begin opening) 
 // start starts the agent process. The caller does the handshake.
 func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error) {
 	path, args, err := p.command(opt)
+	if f := p.agent.quirks().startup.checkDir; err == nil && f != nil {
+		err = f(opt.Dir)
+	}
 	if err == nil {
 		err = p.checkTrust(opt)
 	}

@@ -65,6 +65,9 @@ type startupQuirks struct {
 	// if there is none. dir is the session's folder. An agent in a sandbox can
 	// create such links.
 	linkInState func(env []string, dir string) (at string, why refusal)
+	// checkDir fails for a folder in which the agent would not work, although
+	// the session is in it. dir may be empty.
+	checkDir func(dir string) error
 	// keyLogin is the login type under which the agent uses the API key in its
 	// environment. The agent ignores the key if its settings select another
 	// one.

@@ -3,12 +3,15 @@ package acp
 import (
 	"cmp"
 	"encoding/json"
+	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
@@ -23,6 +26,7 @@ func opencode() *quirks {
 			notFoundText: "OpenCode service failure",
 			environ:      opencodePermissions,
 			noHelpers:    opencodeNoHelpers,
+			checkDir:     opencodeDir,
 
 			passesDisallowed: true,
 			subagentTools:    []string{"task"},
@@ -183,6 +187,26 @@ func opencodePermissions(opt runnel.Options) []string {
 		env = append(env, "OPENCODE_DISABLE_PROJECT_CONFIG=1", "OPENCODE_DISABLE_EXTERNAL_SKILLS=1")
 	}
 	return env
+}
+
+// opencodeDir fails for a folder whose path opencode would read as another one:
+// it replaces %2F and the like in the path by the characters that they stand
+// for (1.18.33).
+func opencodeDir(dir string) error {
+	if dir == "" {
+		dir, _ = os.Getwd() // the agent works there
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		real = dir
+	}
+	for _, path := range []string{dir, real} {
+		if read, err := url.PathUnescape(path); err == nil && read != path {
+			return runnel.Fail(runnel.SessionCreateFailed, "opencode would work in the folder "+text.OneLine(read, 500)+" instead of "+text.OneLine(path, 500)+
+				", because it decodes the % in the path. Rename the folder, or choose another agent.")
+		}
+	}
+	return nil
 }
 
 // opencodeNoHelpers disables language servers and formatters. If the user's
