@@ -191,7 +191,7 @@ func opencodePermissions(opt runnel.Options) []string {
 
 // opencodeDir fails for a folder whose path opencode would read as another one:
 // it replaces %2F and the like in the path by the characters that they stand
-// for (1.18.33).
+// for, and backslashes by slashes (1.18.33).
 func opencodeDir(dir string) error {
 	if dir == "" {
 		dir, _ = os.Getwd() // the agent works there
@@ -201,9 +201,10 @@ func opencodeDir(dir string) error {
 		real = dir
 	}
 	for _, path := range []string{dir, real} {
-		if read, err := url.PathUnescape(path); err == nil && read != path {
-			return runnel.Fail(runnel.SessionCreateFailed, "opencode would work in the folder "+text.OneLine(read, 500)+" instead of "+text.OneLine(path, 500)+
-				", because it decodes the % in the path. Rename the folder, or choose another agent.")
+		read, err := url.PathUnescape(path)
+		if err == nil && read != path || filepath.Separator == '/' && strings.Contains(path, `\`) {
+			return runnel.Fail(runnel.SessionCreateFailed, "opencode would not work in "+text.OneLine(path, 500)+
+				", because it reads a % or a backslash in the path as other characters. Rename the folder, or choose another agent.")
 		}
 	}
 	return nil
