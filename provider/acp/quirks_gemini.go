@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -154,14 +155,19 @@ func geminiFolder(dir, file, _ string) string {
 	return strings.TrimSpace(string(path))
 }
 
-// geminiTool returns the name of a call's tool, which is part of the call's id
-// (recording tool).
+// geminiCount matches the end of an id that Gemini CLI makes itself.
+var geminiCount = regexp.MustCompile(`_[0-9]+_[0-9]+$`)
+
+// geminiTool returns the name of a call's tool. The id of a call is the name,
+// "__" and the id from the model (recording tool). If the model gives no id,
+// Gemini CLI uses the name again, the time and a number instead. The name of an
+// MCP server's tool may contain "__", too.
 func geminiTool(tc toolCall) string {
-	name, _, ok := strings.Cut(tc.ID, "__")
-	if !ok {
-		return ""
+	twice := geminiCount.ReplaceAllString(tc.ID, "")
+	if n := len(twice)/2 - 1; n > 0 && twice == twice[:n]+"__"+twice[:n] {
+		return twice[:n]
 	}
-	return name
+	return tc.ID[:max(0, strings.LastIndex(tc.ID, "__"))]
 }
 
 // geminiTrust returns the variable that tells the agent whether the folder is

@@ -102,3 +102,21 @@ func TestPlacesThatOnlyAQuestionNamesAreNoPartOfTheCall(t *testing.T) {
 		t.Error("the item of the call did not end")
 	}
 }
+
+// A rule or a profile about one tool must not apply to another one.
+func TestToolsOfGeminiHaveTheirWholeNames(t *testing.T) {
+	for id, want := range map[string]string{
+		"run_shell_command__run_shell_command_1_0":                                 "run_shell_command",
+		"write_file__k3j9x":                                                        "write_file",
+		"mcp_hub_github__delete_repo__k3j9x":                                       "mcp_hub_github__delete_repo",
+		"mcp_hub_github__delete_repo__mcp_hub_github__delete_repo_1764489600000_2": "mcp_hub_github__delete_repo",
+		"mcp_a__mcp_a_1_0__mcp_a__mcp_a_1_0_1764489600000_2":                       "mcp_a__mcp_a_1_0",
+		"mcp_a_b_1_0__synth_f00_1764489600000_3":                                   "mcp_a_b_1_0",
+		"read_many_files-1764489600000-1":                                          "",
+		"":                                                                         "",
+	} {
+		if got := geminiTool(toolCall{ID: id}); got != want {
+			t.Errorf("%s: got %q, want %q", id, got, want)
+		}
+	}
+}
