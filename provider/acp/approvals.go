@@ -30,6 +30,9 @@ const (
 	maxPermissionOptions = 50        // further options are ignored
 )
 
+// unreported is shown with a request whose arguments the agent has not reported.
+const unreported = "The agent does not report the arguments of this call before it runs."
+
 func newQuestion(m jsonrpc.Message) question {
 	return question{request: m.ID, form: m.Method == methodElicit, options: make(map[string]string), stops: make(map[string]bool)}
 }
@@ -108,6 +111,9 @@ func (ts *turns) askPermission(m jsonrpc.Message, p permission, parent string) {
 	ask.Changes = changesOf(&call{content: content, input: tc.RawInput}, ts.session.q)
 	if !translate.IsObject(ask.Arguments) {
 		ask.Arguments = descriptionArguments(tc.Title, content)
+		if ts.session.q.live.lateInput {
+			ask.Why = cmp.Or(ask.Why, unreported)
+		}
 	}
 	ask.Choices = a.Question.offerAll(p.Options, tc, &ask, ts.session.q)
 	if len(ask.Arguments) > maxAsking || c != nil && c.dropped && !translate.IsObject(tc.RawInput) || event.TooDeep(ask.Arguments) {

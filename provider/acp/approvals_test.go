@@ -229,3 +229,22 @@ func TestQuestionsAreCountedAsListsHaveThem(t *testing.T) {
 		t.Errorf("%d are open, of %d bytes in lists", open, listed)
 	}
 }
+
+// opencode asks about tools of MCP servers without their arguments. People must
+// not take that for a call without arguments.
+func TestApprovalSaysThatArgumentsAreNotReported(t *testing.T) {
+	for question, want := range map[string]string{
+		`"toolCallId":"c1","title":"t_add","kind":"other"`:                            unreported,
+		`"toolCallId":"c1","title":"ls","kind":"execute","rawInput":{"command":"ls"}`: "",
+	} {
+		tr := newTranslator(known(t, "opencode"))
+		var asked []event.ApprovalRequested
+		for _, l := range withBegun(out(`{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{` + question + `},"options":[{"optionId":"once","name":"Yes","kind":"allow_once"}]}}`)) {
+			evs, _ := agentconn.Feed(tr, l)
+			asked = append(asked, bodies[event.ApprovalRequested](evs)...)
+		}
+		if len(asked) != 1 || asked[0].Approval.Why != want {
+			t.Errorf("%s: got %+v, want the reason %q", question, asked, want)
+		}
+	}
+}
