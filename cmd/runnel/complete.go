@@ -57,14 +57,28 @@ func takesSession(cmd *cobra.Command) bool {
 }
 
 // offers returns values as a completion for the first args arguments; for a flag
-// if args is negative.
+// if args is negative. It leaves out values that are no plain words: a server or
+// an agent has chosen them, and the script for bash puts them into the line
+// without quotes, where they would run at the next completion.
 func offers(values completer, args int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, before []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if args >= 0 && len(before) >= args {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return values(cmd), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		plain := slices.DeleteFunc(values(cmd), func(c cobra.Completion) bool {
+			value, _, _ := strings.Cut(c, "\t")
+			return !isPlain(value)
+		})
+		return plain, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
+}
+
+// isPlain reports whether a word means itself in every shell, and is no option.
+// Brackets, with which names of models can end, only stand for names of files.
+func isPlain(word string) bool {
+	return word != "" && !strings.HasPrefix(word, "-") && !strings.ContainsFunc(word, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("._:/@%+=,-[]", c)
+	})
 }
 
 // askServer calls f with the running server, if there is one that answers soon.
