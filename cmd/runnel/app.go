@@ -158,7 +158,7 @@ Start with one of these commands:
 		a.backupCommand(), a.restoreCommand(), a.compactCommand(), a.doctorCommand(), a.recordCommand(), a.translateCommand(), a.openapiCommand(), a.versionCommand(),
 	)
 	a.completions(root)
-	safeFish(root)
+	safeScripts(root)
 	return root
 }
 

@@ -11,11 +11,11 @@ import (
 	"github.com/runnel-dev/runnel/provider/all"
 )
 
-func fishScript(t *testing.T) string {
+func completionScript(t *testing.T, shell string) string {
 	t.Helper()
 	var out bytes.Buffer
 	root := (&app{in: strings.NewReader(""), out: &out, err: &out, providers: all.Providers()}).root()
-	root.SetArgs([]string{"completion", "fish"})
+	root.SetArgs([]string{"completion", shell})
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func fishScript(t *testing.T) string {
 // A prompt is often pasted from somewhere. The completion must not run commands
 // that stand in it.
 func TestCompletionForFishRunsNothingOfAPrompt(t *testing.T) {
-	script := fishScript(t)
+	script := completionScript(t, "fish")
 	if strings.Contains(script, unquotedWords) || !strings.Contains(script, quotedWords) || strings.Count(script, "eval $") != 1 {
 		t.Error("the script gives eval words that are not quoted")
 	}
@@ -60,6 +60,45 @@ func TestCompletionForFishRunsNothingOfAPrompt(t *testing.T) {
 		}
 		if _, err := os.Stat(filepath.Join(home, "ran")); err == nil {
 			t.Fatalf("%s: a command of the line ran", line)
+		}
+	}
+}
+
+func TestCompletionForZshRunsNothingOfAPrompt(t *testing.T) {
+	script := completionScript(t, "zsh")
+	if strings.Contains(script, anyFlag) || !strings.Contains(script, plainFlag) {
+		t.Error("the script gives eval what is no flag")
+	}
+	zsh, err := exec.LookPath("zsh")
+	if err != nil {
+		t.Skip("zsh is not installed")
+	}
+	home := t.TempDir()
+	for name, text := range map[string]string{"runnel.zsh": script, "runnel": "#!/bin/sh\necho :0\n", "act": "#!/bin/sh\ntouch ran\n"} {
+		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The functions stand for those of zsh's completion. words has the words of
+	// the line with their quotes, as zsh sets it.
+	const complete = `compdef() { }; _describe() { print -r -- "$@"; return 1 }; _arguments() { }
+source ./runnel.zsh; words=(runnel run "$1"); CURRENT=3; _runnel`
+	for word, want := range map[string]string{
+		"'see a-$(act)=1'":    "completions completions\n",
+		"'see a-`act`=1'":     "completions completions\n",
+		"'see -;act;='":       "completions completions\n",
+		"--model='$(act)=1'":  "completions completions -P --model=\n",
+		"--permission-mode=":  "completions completions -P --permission-mode=\n",
+		"'--a$(act)b=c' 'd=1": "completions completions\n",
+	} {
+		cmd := exec.Command(zsh, "-f", "-c", complete, "zsh", word)
+		cmd.Dir, cmd.Env = home, []string{"HOME=" + home, "PATH=" + home + ":" + os.Getenv("PATH")}
+		out, err := cmd.CombinedOutput()
+		if got := string(out); err != nil || got != want {
+			t.Errorf("%s: %v, got %q, want %q", word, err, got, want)
+		}
+		if _, err := os.Stat(filepath.Join(home, "ran")); err == nil {
+			t.Fatalf("%s: a command of the line ran", word)
 		}
 	}
 }
