@@ -68,8 +68,14 @@ type Approval[Q any] struct {
 	OutOfTurn bool   // the turn contains only this question
 	Request   string // the agent's id of the question; see jsonrpc.ID.Key
 	Digest    string // digest of the question's content
-	Shown     int    // bytes of the question in lists of sessions; see event.Approval.Listed
+	Shown     int    // size of the question; see SizeOf
 	Question  Q
+}
+
+// SizeOf returns the bytes that count for MaxShown: those of the question in
+// lists of sessions, or in memory if that is more.
+func SizeOf(asks event.ApprovalRequested) int {
+	return max(asks.Approval.Listed(), event.Weight(asks))
 }
 
 // Add adds an open question.

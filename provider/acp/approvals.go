@@ -146,7 +146,7 @@ func (q *question) offerAll(options []permissionOption, tc toolCall, ask *event.
 // ask opens an approval and emits it.
 func (tn *turn) ask(a translate.Approval[question], shown event.Approval) {
 	asks := event.ApprovalRequested{Approval: shown}
-	a.Shown = shown.Listed()
+	a.Shown = translate.SizeOf(asks)
 	tn.approvals.Add(a)
 	tn.out.Emit(asks)
 }

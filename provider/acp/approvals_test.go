@@ -248,3 +248,22 @@ func TestApprovalSaysThatArgumentsAreNotReported(t *testing.T) {
 		}
 	}
 }
+
+// Lists leave out the texts of long changes, but every reader holds them.
+func TestQuestionsAreCountedWithTheirChanges(t *testing.T) {
+	tr := newTranslator(Agent{Name: "unknown"})
+	lines := withBegun(asks(0, "c0", "first"))
+	for i := 1; i < 50; i++ {
+		lines = append(lines, out(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"d%d","title":"t","kind":"edit","content":[{"type":"diff","path":"/p","oldText":"a","newText":%q}]},"options":[{"optionId":"a","name":"Allow","kind":"allow_once"}]}}`, 100+i, i, strings.Repeat("x", maxFileText))))
+	}
+	open, held := 0, 0
+	for _, l := range lines {
+		evs, _ := agentconn.Feed(tr, l)
+		for _, b := range bodies[event.ApprovalRequested](evs) {
+			open, held = open+1, held+event.Weight(b)
+		}
+	}
+	if open < 3 || held > translate.MaxShown+4*maxFileText {
+		t.Errorf("%d are open, of %d bytes", open, held)
+	}
+}

@@ -109,7 +109,7 @@ func (a *approvals) ask(q *question, f frame, tn *turn) {
 		ev.ItemID = c.item
 	}
 	asks := event.ApprovalRequested{Approval: ev}
-	ap.Shown = ev.Listed()
+	ap.Shown = translate.SizeOf(asks)
 	a.Add(ap)
 	tn.emit(asks)
 }

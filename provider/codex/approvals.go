@@ -196,7 +196,7 @@ func (qs *questions) open(a *approval, q translate.Approval[*approval]) {
 		a.shown.Choices = append(a.shown.Choices, c.Choice)
 	}
 	asks := event.ApprovalRequested{Approval: a.shown}
-	q.Request, q.Question, q.Shown = a.request.Key(), a, a.shown.Listed()
+	q.Request, q.Question, q.Shown = a.request.Key(), a, translate.SizeOf(asks)
 	qs.Add(q)
 	qs.out.Emit(q.Turn, asks)
 }
