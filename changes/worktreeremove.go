@@ -216,8 +216,10 @@ func (g *Git) unsaved(ctx context.Context, r *repository, w Worktree, may Loss) 
 // entries returns the files and folders of a worktree that differ from the last
 // commit, and those that git ignores.
 func (g *Git) entries(ctx context.Context, wr *repository) (changed, others []string, err error) {
-	// Unlike Git.list, this also lists repositories within the worktree.
-	args := []string{"status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", "--ignored", g.submodules(wr)}
+	// Unlike Git.list, this also lists repositories within the worktree. With
+	// core.ignoreCase, which a repository may have from another system, git would
+	// report no file and no .git whose name differs only in case from a tracked one.
+	args := []string{"-c", "core.ignoreCase=false", "status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", "--ignored", g.submodules(wr)}
 	out, err := g.read(ctx, wr, maxList, args...)
 	if err != nil && !errors.Is(err, errCut) {
 		return nil, nil, err

@@ -110,3 +110,25 @@ func TestRemovalKeepsRepositoriesInTrackedFolders(t *testing.T) {
 	}
 	s.gone()
 }
+
+// A repository from a system that does not distinguish case tells git so, and git
+// status then passes over files on a file system that does.
+func TestRemovalKeepsFilesThatDifferInCase(t *testing.T) {
+	t.Parallel()
+	for name, shown := range map[string]string{"A.txt": "A.txt", "SUB/b.txt": "SUB/", "sub/.GIT/work": "sub/.GIT"} {
+		s := newRig(t).add()
+		in := s.in()
+		if in.put(name, "only here\n"); in.read("a.txt") != first || in.read("sub/b.txt") != "b\n" {
+			t.Skip("the file system does not distinguish case")
+		}
+		in.run("config", "core.ignoreCase", "true")
+		for _, may := range []Loss{LoseNothing, LoseIgnored} {
+			_, err := s.git.RemoveWorktree(t.Context(), s.folder, s.w, may, "")
+			expect(t, err, runnel.GitFailed, shown)
+		}
+		if _, err := s.remove(true); err != nil {
+			t.Fatal(err)
+		}
+		s.gone()
+	}
+}
