@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -100,7 +101,12 @@ func (m *mounts) gitDir(dir string, rule gitRule) error {
 			if seen++; seen > maxModules {
 				return &Error{Why: "the repository in " + filepath.Dir(dir) + " has too many submodules to protect the settings of each"}
 			}
-			if err != nil || !d.IsDir() {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return nil
+			case err != nil: // an agent that may write it can have closed it, and can open it again
+				return &Error{Why: path + " cannot be listed, so a sandbox cannot make the settings of the repositories in it read-only", Fix: "Give yourself the permission to read and enter it: chmod u+rx " + path}
+			case !d.IsDir():
 				return nil
 			}
 			up := filepath.Dir(path)

@@ -1,0 +1,45 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel/internal/testexec"
+)
+
+// An agent in a sandbox can close a folder on the way to the git directory of a
+// submodule, so that the next sandbox does not find it, and open it there.
+func TestSandboxKeepsSettingsOfRepositoriesInClosedFolders(t *testing.T) {
+	if testexec.Unprivileged(t) {
+		return
+	}
+	w := newWorld(t)
+	for _, closed := range []string{".git/modules", ".git/modules/libs", ".git/modules/libs/sub"} {
+		sub := filepath.Join(w.project, ".git/modules/libs/sub")
+		for _, dir := range []string{filepath.Join(w.project, ".git/objects"), filepath.Join(sub, "objects")} {
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(filepath.Dir(dir), "HEAD"), []byte("ref: refs/heads/main\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		closed = filepath.Join(w.project, closed)
+		attack := "chmod 0700 " + closed + "; { echo x >>" + sub + "/config; } 2>/dev/null && echo wrote; chmod 0100 " + closed
+		if out, _ := run(t, w.box(attack)); out != "" {
+			t.Errorf("the first agent: %s", out)
+		}
+		b := w.box(attack)
+		if _, _, _, err := b.Command(); err == nil {
+			out, _ := run(t, b)
+			t.Errorf("%s: the sandbox was made, and its agent: %s", closed, out)
+		} else if !strings.Contains(err.Error(), "cannot be listed") {
+			t.Error(err)
+		}
+		if err := os.Chmod(closed, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
