@@ -177,7 +177,7 @@ func literal(w *syntax.Word) (string, bool) {
 	for i, part := range w.Parts {
 		switch p := part.(type) {
 		case *syntax.Lit:
-			if !plainText(p.Value, i == 0) {
+			if !plainText(p.Value, i == 0) || b.Len() == 0 && strings.HasPrefix(p.Value, "=") { // zsh expands ''=name, too
 				return "", false
 			}
 			b.WriteString(p.Value)

@@ -40,7 +40,7 @@ var notSimple = []string{
 	"git status < x", "git status <<< x", "git status <<E\nE", "git status 2>&1", "git${IFS}status", "git $X", "git $'status'", `git $"status"`,
 	"git $((1+1))", "git \"$X\"", "git \"`x`\"", "X=1 git status", "X=1", "GIT_PAGER=x git log", "! git status", "time git status",
 	"(git status)", "{ git status; }", "if true; then git status; fi", "git() { rm x; }", "function git { rm x; }", "coproc git status",
-	"git *", "git ?", "git [a]", "git {a,b}", "git {1..3}", "git ~", "git ~/x", "git --x=~/y", "git a:~", "=git status", "git =ls", `git \status`,
+	"git *", "git ?", "git [a]", "git {a,b}", "git {1..3}", "git ~", "git ~/x", "git --x=~/y", "git a:~", "=git status", "git =ls", "git ''=ls", `git ""=ls`, `git \status`,
 	`\git status`, "git sta\ttus", "git\x00status", "git \x1b[0mstatus", "git\u00a0status", "git \u202estatus", "git st\u200batus", "gіt status",
 	"git status\u2028rm", "ｇit", "git \xff", "git status !", `git "!!"`, "[[ a ]]", "((1))", "let x=1", "declare x=1", "export X=1", "git 'a", `git "a`, "git $(",
 	"git status \\", "git @(a|b)", `git log 'a\' 'b; id #'`, `git log 'a\'`, "for x in a; do git status; done", "case x in x) git;; esac",
