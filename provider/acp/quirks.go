@@ -68,6 +68,9 @@ type startupQuirks struct {
 	// checkDir fails for a folder in which the agent would not work, although
 	// the session is in it. dir may be empty.
 	checkDir func(dir string) error
+	// chosenPath returns the path of a file in or above an untrusted folder that
+	// chooses paths outside of it, which the agent would use; "" if there is none.
+	chosenPath func(dir string) string
 	// keyLogin is the login type under which the agent uses the API key in its
 	// environment. The agent ignores the key if its settings select another
 	// one.

@@ -3,14 +3,19 @@ package acp
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/gitconfig"
 	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
@@ -27,6 +32,7 @@ func opencode() *quirks {
 			environ:      opencodePermissions,
 			noHelpers:    opencodeNoHelpers,
 			checkDir:     opencodeDir,
+			chosenPath:   opencodeProject,
 
 			passesDisallowed: true,
 			subagentTools:    []string{"task"},
@@ -208,6 +214,31 @@ func opencodeDir(dir string) error {
 		}
 	}
 	return nil
+}
+
+// opencodeID matches the ids that opencode gives to projects: hashes and commits,
+// or global.
+var opencodeID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64}|global)?$`)
+
+// opencodeProject returns the path of a file with an id of the project that
+// opencode has not written, or "". opencode stores the id in the git directory,
+// through a link if one is there, and uses it in the path of the git directory of
+// its snapshots, whose configuration can name programs (1.18.33).
+func opencodeProject(dir string) string {
+	if dir == "" {
+		dir, _ = os.Getwd() // on failure, the handshake fails too
+	}
+	for _, git := range gitconfig.Directories(dir) {
+		path := filepath.Join(git, "opencode")
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		id, err := agentconn.ReadStored(git, path, 100)
+		if err != nil || len(id) == 100 || !opencodeID.MatchString(strings.TrimSpace(string(id))) {
+			return path
+		}
+	}
+	return ""
 }
 
 // opencodeNoHelpers disables language servers and formatters. If the user's

@@ -15,10 +15,11 @@ import (
 // No file in an untrusted folder may run commands, send data elsewhere, or
 // allow a tool. Some agents can ignore such files (startupQuirks.environ,
 // prepare). Runnel does not start other agents in an untrusted folder that has
-// such files (Agent.SettingsFiles, Agent.ContextFiles, Agent.NestedFiles).
+// such files (Agent.SettingsFiles, Agent.ContextFiles, Agent.NestedFiles,
+// startupQuirks.chosenPath).
 
 // checkTrust fails if an untrusted folder has files that could make the agent
-// run commands or send the contents of other files to the model.
+// run commands, change other files or send their contents to the model.
 func (p *provider) checkTrust(opt runnel.Options) error {
 	dirs := append([]string{opt.Dir}, opt.AddDirs...)
 	if opt.Trusted {
@@ -39,11 +40,14 @@ func (p *provider) checkTrust(opt runnel.Options) error {
 		if found == "" {
 			found = findNestedLinkOutside(dir, p.agent.NestedFiles)
 		}
+		if f := p.agent.quirks().startup.chosenPath; f != nil && found == "" {
+			found = f(dir)
+		}
 	}
 	if found == "" {
 		return nil
 	}
-	return runnel.Fail(runnel.SessionCreateFailed, p.DisplayName()+" cannot ignore "+text.OneLine(found, 500)+", which could run commands or read files outside of the folder. "+
+	return runnel.Fail(runnel.SessionCreateFailed, p.DisplayName()+" cannot ignore "+text.OneLine(found, 500)+", which could run commands, or read or change files outside of the folder. "+
 		"Check this file. Then trust the folder (trusted-folders in the configuration), remove the file, or choose another agent.")
 }
 
