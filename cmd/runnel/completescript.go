@@ -35,6 +35,20 @@ func safeScripts(root *cobra.Command) {
 		}
 		return root.GenZshCompletion(w)
 	})
+	withoutPowerShell(root)
+}
+
+// withoutPowerShell makes the command for PowerShell fail: the script that cobra
+// generates evaluates the whole line, also commands in a quoted prompt.
+func withoutPowerShell(root *cobra.Command) {
+	c, _, err := root.Find([]string{"completion", "powershell"})
+	if err != nil {
+		return // there is no such command
+	}
+	c.Hidden = true
+	c.RunE = func(*cobra.Command, []string) error {
+		return errors.New("there is no completion for PowerShell yet, because the available script would run commands that stand in a quoted prompt. Use bash, fish or zsh")
+	}
 }
 
 // safeScript replaces old by safe in the completion script for a shell. bare

@@ -22,6 +22,15 @@ func completionScript(t *testing.T, shell string) string {
 	return out.String()
 }
 
+func TestNoCompletionScriptForPowerShell(t *testing.T) {
+	var out, failed bytes.Buffer
+	root := (&app{in: strings.NewReader(""), out: &out, err: &failed, providers: all.Providers()}).root()
+	root.SetArgs([]string{"completion", "powershell"})
+	if err := root.Execute(); err == nil || !strings.Contains(err.Error(), "quoted prompt") || strings.Contains(out.String(), "Invoke-Expression") {
+		t.Errorf("%v, printed %q", err, out.String())
+	}
+}
+
 // A prompt is often pasted from somewhere. The completion must not run commands
 // that stand in it.
 func TestCompletionForFishRunsNothingOfAPrompt(t *testing.T) {

@@ -21,7 +21,7 @@ func TestAgentsWorkInNoOtherFolder(t *testing.T) {
 		}
 		names := []string{"a%2F..%2Fother"}
 		if runtime.GOOS != "windows" {
-			names = append(names, `b\..\other`)
+			names = append(names, `b\..\`+"other")
 		}
 		for _, name := range names {
 			r.Opt.Dir = filepath.Join(r.Home.Project, name)
