@@ -259,6 +259,9 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	if f := p.agent.quirks().startup.pinGit; f != nil && !opt.Trusted {
 		env = f(env, agentconn.GitPins(ctx, env, opt))
 	}
+	if f := p.agent.quirks().startup.atLinks; f != nil && !opt.Trusted && !opt.Sandbox.IsOn() {
+		env = f(env, opt)
+	}
 	if f := p.agent.quirks().startup.noHelpers; f != nil && !opt.Trusted {
 		if env, err = f(env); err != nil {
 			return nil, err

@@ -96,6 +96,9 @@ type startupQuirks struct {
 	// servers and no formatters. It is for agents that run those of an untrusted
 	// folder.
 	noHelpers func(env []string) ([]string, error)
+	// atLinks returns env, changed so that the agent asks before it follows a link
+	// out of an untrusted folder.
+	atLinks func(env []string, opt runnel.Options) []string
 	// pinGit returns env, changed so that the commands of the agent get the
 	// variables in pins. It is for agents that may not pass all of their
 	// variables to commands.

@@ -33,6 +33,7 @@ func opencode() *quirks {
 			noHelpers:    opencodeNoHelpers,
 			checkDir:     opencodeDir,
 			chosenPath:   opencodeProject,
+			atLinks:      opencodeAtLinks,
 
 			passesDisallowed: true,
 			subagentTools:    []string{"task"},

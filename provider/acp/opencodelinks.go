@@ -1,0 +1,92 @@
+package acp
+
+import (
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/translate"
+)
+
+// opencode compares paths by their text, so it takes a file behind a link in the
+// folder for one of the folder (1.18.33). A folder that is not trusted could make
+// it read any file in this way.
+
+// opencodeAtLinks returns env, changed so that opencode asks before it reads or
+// changes what a link in the repository leads to outside of it. If there is such
+// a link, opencode also asks before each search, because the permission for a
+// search does not depend on where it begins.
+func opencodeAtLinks(env []string, opt runnel.Options) []string {
+	const name = "OPENCODE_PERMISSION"
+	at := slices.IndexFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") })
+	var rules map[string]any
+	if at < 0 || opt.PermissionMode == runnel.ModeBypass || json.Unmarshal([]byte(strings.TrimPrefix(env[at], name+"=")), &rules) != nil {
+		return env
+	}
+	names := linksOutside(opt.Dir)
+	if len(names) == 0 {
+		return env
+	}
+	action := "ask"
+	if opt.PermissionMode == runnel.ModeDontAsk {
+		action = "deny"
+	}
+	behind := map[string]string{}
+	for _, n := range names {
+		for _, pattern := range []string{n, n + "/*", "*/" + n, "*/" + n + "/*"} {
+			behind[pattern] = action
+		}
+	}
+	for tool, patterns := range map[string]map[string]string{
+		"read": behind, "edit": behind, "grep": {"*": action}, "glob": {"*": action}, "list": {"*": action},
+	} {
+		if rules[tool] != "deny" {
+			rules[tool+"*"] = patterns // behind the user's own rules for the tool, which it does not replace
+		}
+	}
+	return agentconn.SetVariable(env, name, string(translate.Object(rules)))
+}
+
+// maxLinkNames bounds the bytes of the names that linksOutside returns.
+const maxLinkNames = 16 << 10
+
+// linksOutside returns the names of the links, anywhere in the repository that
+// contains dir, that lead outside of it. Every path in which one of these names is
+// an element may lead outside: another link may lead to the folder of the link. If
+// the names are too many, or the file system may know a link by another spelling
+// of its name, linksOutside returns "*".
+func linksOutside(dir string) []string {
+	if dir == "" {
+		return nil
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	root, names, size, seen := repository(dir), make(map[string]bool), 0, 0
+	for queue := []string{root}; len(queue) > 0 && seen <= maxBelow; queue = queue[1:] {
+		_ = eachEntry(queue[0], func(e fs.DirEntry) bool { // what cannot be listed is left out
+			path := filepath.Join(queue[0], e.Name())
+			switch seen++; {
+			case e.IsDir():
+				queue = append(queue, path)
+			case e.Type()&fs.ModeSymlink == 0 || names[e.Name()]:
+			default:
+				if _, outside := leadsOutside(path, root); outside {
+					names[e.Name()] = true
+					size += len(e.Name())
+				}
+			}
+			return seen <= maxBelow && size <= maxLinkNames
+		})
+	}
+	if len(names) > 0 && (size > maxLinkNames || seen > maxBelow || runtime.GOOS != "linux") {
+		return []string{"*"}
+	}
+	return slices.Sorted(maps.Keys(names))
+}

@@ -1,0 +1,101 @@
+package acp
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentrig"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+)
+
+// An agent that compares paths by their text would read any file of the user
+// without asking, behind a link that an untrusted folder contains.
+func TestLinksOutOfAnUntrustedFolderAreNotFollowedWithoutAsking(t *testing.T) {
+	names := []string{"opencode"}
+	if os.Getenv("RUNNEL_LONG") != "" {
+		names = append(names, "claude-agent-acp", "copilot", "gemini", "qwen")
+	}
+	eachOf(t, names, func(t *testing.T, r *rig) {
+		outside := filepath.Join(r.Home.Dir, "outside")
+		r.put(filepath.Join(outside, "one.txt"), "canary-one\n")
+		r.put(filepath.Join(outside, "two.txt"), "canary-two\n")
+		r.Write("in.txt", "canary-inside\n")
+		r.put(r.File("sub/a.txt"), "")
+		for path, to := range map[string]string{
+			"file.txt": filepath.Join(outside, "one.txt"), "sub/folder": "../../home/outside", "alias": "sub", "inner.txt": "in.txt",
+		} {
+			if err := os.Symlink(to, r.File(path)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.Play(calls(r.words().Read(r.File("inner.txt"))), said)
+		if _, asked := r.DenyAll(); asked != 0 || !r.ModelReceived("canary-inside") {
+			t.Errorf("a link in the folder was not read, or asked about %d times", asked)
+		}
+		reads := []fakemodel.Block{
+			r.words().Read(r.File("file.txt")), r.words().Read(r.File("sub/folder/two.txt")), r.words().Read(r.File("alias/folder/two.txt")),
+			r.words().Read(r.File("sub/./folder/../folder/two.txt")),
+		}
+		for _, read := range reads {
+			r.Play(calls(read), said)
+			if _, asked := r.DenyAll(); asked == 0 && r.Agent.Name != "gemini" { // which denies it itself
+				t.Errorf("%s was not asked about", read.Input)
+			}
+		}
+		for _, canary := range []string{"canary-one", "canary-two"} {
+			if r.ModelReceived(canary) {
+				t.Errorf("the model received %s", canary)
+			}
+		}
+	})
+}
+
+// With acceptEdits, opencode does not ask before an edit. A link leads it to
+// files outside of the folder.
+func TestOpencodeAsksBeforeAnEditBehindALink(t *testing.T) {
+	agentrig.NeedLong(t)
+	eachOf(t, []string{"opencode"}, func(t *testing.T, r *rig) {
+		victim := filepath.Join(r.Home.Dir, "victim")
+		r.put(victim, "precious\n")
+		if err := os.Symlink(victim, r.File("link")); err != nil {
+			t.Fatal(err)
+		}
+		r.Opt.PermissionMode = runnel.ModeAcceptEdits
+		r.Play(calls(r.words().Write(r.File("new"), "x")), said)
+		if _, asked := r.DenyAll(); asked != 0 {
+			t.Error("an edit in the folder was asked about")
+		}
+		r.Play(calls(r.words().Write(r.File("link"), "evil")), said)
+		_, asked := r.DenyAll()
+		if got, err := os.ReadFile(victim); asked == 0 || string(got) != "precious\n" {
+			t.Errorf("asked %d times; the file behind the link is %q, %v", asked, got, err)
+		}
+	})
+}
+
+func TestPermissionsOfOpencodeAtLinks(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink(t.TempDir(), filepath.Join(dir, "l")); err != nil {
+		t.Fatal(err)
+	}
+	const search = `"glob*":{"*":"ask"},"grep*":{"*":"ask"},"list*":{"*":"ask"}`
+	const behind = `{"*/l":"ask","*/l/*":"ask","l":"ask","l/*":"ask"}`
+	for name, test := range map[string]struct {
+		mode        runnel.PermissionMode
+		given, want string
+	}{
+		"default": {"", `{"edit":"ask"}`, `{"edit":"ask","edit*":` + behind + `,` + search + `,"read*":` + behind + `}`},
+		"denied":  {"", `{"edit":"deny","read":"deny"}`, `{"edit":"deny",` + search + `,"read":"deny"}`},
+		"dontAsk": {runnel.ModeDontAsk, `{"edit":"deny"}`, `{"edit":"deny",` + strings.ReplaceAll(search+`,"read*":`+behind, "ask", "deny") + `}`},
+		"bypass":  {runnel.ModeBypass, `{"edit":"allow"}`, `{"edit":"allow"}`},
+	} {
+		env := opencodeAtLinks([]string{"A=b", "OPENCODE_PERMISSION=" + test.given}, runnel.Options{Dir: dir, PermissionMode: test.mode})
+		if !slices.Equal(env, []string{"A=b", "OPENCODE_PERMISSION=" + test.want}) {
+			t.Errorf("%s: %q", name, env)
+		}
+	}
+}
