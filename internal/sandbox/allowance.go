@@ -361,8 +361,8 @@ func (m *mounts) allowRepository(dir string, rule gitRule) error {
 	path := filepath.Join(dir, ".git")
 	info, err := os.Lstat(path)
 	switch {
-	case err != nil: // no repository
-		return nil
+	case err != nil:
+		return noRepository(dir, err)
 	case rule == openGit:
 		return &Error{Why: "sandbox: files cannot make the settings of the repository in " + dir + " read-only, which a rule lets the sandbox write", Fix: "Use sandbox: project, or remove the rule."}
 	case info.IsDir():

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/runnel-dev/runnel/internal/nofollow"
 )
@@ -25,8 +26,8 @@ func (m *mounts) repository(dir string, g guard, rule gitRule) error {
 	switch {
 	case err != nil && isBareRepository(dir):
 		return m.gitDir(dir, rule)
-	case err != nil: // no repository
-		return nil
+	case err != nil:
+		return noRepository(dir, err)
 	case info.Mode()&fs.ModeSymlink != 0:
 		if rule == protectGit && m.over(real(path)).kind == writable {
 			return &Error{Why: path + " is a link, so a sandbox cannot make the settings of the repository read-only", Fix: "Replace the link by what it names."}
@@ -45,6 +46,16 @@ func (m *mounts) repository(dir string, g guard, rule gitRule) error {
 	return nil
 }
 
+// noRepository returns nil if err, of the examination of a file in dir, says that
+// there is none. An agent that may write dir can have closed it, and can open it
+// again in the sandbox.
+func noRepository(dir string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil
+	}
+	return &Error{Why: dir + " cannot be entered, so a sandbox cannot make the settings of a repository in it read-only", Fix: "Give yourself the permission to read and enter it: chmod u+rx " + dir}
+}
+
 // separate adds the mounts for the git directory to which a .git file leads, if
 // an agent can write that directory, such as one that git init
 // --separate-git-dir has made in the project.
@@ -60,7 +71,8 @@ func (m *mounts) separate(file string, rule gitRule) error {
 	case found != dir:
 		return &Error{Why: file + " leads to a repository through a link, so a sandbox cannot make the settings of the repository read-only", Fix: "Write the path without links into that file."}
 	case !isGitDir(found):
-		return nil
+		_, err := os.Lstat(filepath.Join(found, "HEAD"))
+		return noRepository(found, err)
 	}
 	m.pinWithParents(found)
 	return m.gitDir(found, rule)
