@@ -151,9 +151,9 @@ func checkNamedFiles(ctx context.Context, env []string, home, dir string, opt ru
 	if opt.Resume == "" {
 		return nil
 	}
-	root, err := agentconn.OpenFolder(filepath.Join(home, "projects"))
-	if err != nil {
-		return nil // the agent has stored no conversations
+	root, err := openConversations(home)
+	if root == nil {
+		return err
 	}
 	defer root.Close()
 	c := namedFiles{bases: []string{canonical(dir)}, home: userHome(env), own: mayBeNamed(home, dir, opt), shown: sync.OnceValue(sandbox.NewShown), seen: make(map[string]bool), relative: make(map[string]bool)}

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -36,9 +38,9 @@ func checkWorkDir(env []string, opt runnel.Options) error {
 	if opt.Resume == "" || opt.Sandbox.IsOn() || home == "" {
 		return nil
 	}
-	root, err := agentconn.OpenFolder(filepath.Join(home, "projects"))
-	if err != nil {
-		return nil // the agent has stored no conversations
+	root, err := openConversations(home)
+	if root == nil {
+		return err
 	}
 	defer root.Close()
 	dir := opt.Dir
@@ -59,6 +61,19 @@ func checkWorkDir(env []string, opt runnel.Options) error {
 		}
 	}
 	return nil
+}
+
+// openConversations opens the folder with all conversations; nil if the agent has
+// stored none. It fails if the folder cannot be listed: the agent can still open
+// files in it whose names it knows, and an agent in a sandbox of kind files can
+// change the mode of the folder.
+func openConversations(home string) (*os.Root, error) {
+	folder := filepath.Join(home, "projects")
+	root, err := agentconn.OpenFolder(folder)
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return root, nil
+	}
+	return nil, runnel.Fail(runnel.WorkingRootConflict, folder+" cannot be listed, so nobody knows where the conversation lets the agent work. Make the folder readable for your user: chmod u+rx "+folder, err)
 }
 
 // worksElsewhere is the error for a file that lets the agent work in the
