@@ -111,8 +111,8 @@ func TestRemovalKeepsRepositoriesInTrackedFolders(t *testing.T) {
 	s.gone()
 }
 
-// A repository from a system that does not distinguish case tells git so, and git
-// status then passes over files on a file system that does.
+// On macOS and Windows, git sets core.ignoreCase in new repositories. Where the
+// file system distinguishes case, git status then leaves out files.
 func TestRemovalKeepsFilesThatDifferInCase(t *testing.T) {
 	t.Parallel()
 	for name, shown := range map[string]string{"A.txt": "A.txt", "SUB/b.txt": "SUB/", "sub/.GIT/work": "sub/.GIT"} {

@@ -88,8 +88,8 @@ func TestCompletionForZshRunsNothingOfAPrompt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The functions stand for those of zsh's completion. words has the words of
-	// the line with their quotes, as zsh sets it.
+	// The functions stand for those of zsh's completion. Like zsh, the test puts
+	// the words of the line into words without removing their quotes.
 	const complete = `compdef() { }; _describe() { print -r -- "$@"; return 1 }; _arguments() { }
 source ./runnel.zsh; words=(runnel run "$1"); CURRENT=3; _runnel`
 	for word, want := range map[string]string{

@@ -122,14 +122,14 @@ func (m *mounts) gitDir(dir string, rule gitRule) error {
 				return nil
 			}
 			up := filepath.Dir(path)
-			own := wasKept(path) || up == filepath.Join(dir, "worktrees")
+			isRepository := wasKept(path) || up == filepath.Join(dir, "worktrees")
 			switch d.Name() {
 			case "objects", "refs", "logs":
-				if !own && up != filepath.Join(dir, below) && isGitDir(up) { // else a submodule or a worktree has this name
+				if !isRepository && up != filepath.Join(dir, below) && isGitDir(up) { // else a submodule or a worktree has this name
 					return fs.SkipDir
 				}
 			}
-			if own || isGitDir(path) {
+			if isRepository || isGitDir(path) {
 				m.pinWithParents(path)
 				return m.gitSettings(path)
 			}
