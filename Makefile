@@ -120,14 +120,15 @@ named = ^Test($(subst $(space),|,$(strip $1)))$$
 # them runs concurrently: pure functions (event, upsert, rules, text), tables and
 # generated text (provider/all, agentdoc, archtest, ui), type checks (crosscheck),
 # code that starts a program or reads files and waits (sandbox, gitconfig, profile),
-# and helpers of tests (providertest, recordtest, agentrig).
+# helpers of tests (providertest, recordtest, agentrig), and gateways that load one
+# conversation after another (recordings).
 SEQUENTIAL := ./event ./gateway/exported ./gateway/policy ./httpapi/browser ./httpapi/command ./httpapi/reply \
 	./internal/agentdoc ./internal/agentrig ./internal/agentsnewest ./internal/archtest ./internal/crosscheck \
 	./internal/filediff ./internal/gitconfig ./internal/jsonl ./internal/jsonscan ./internal/livescreen \
 	./internal/nofollow ./internal/private ./internal/procinfo ./internal/publicip ./internal/recordtest ./internal/sandbox \
 	./internal/sqliteread ./internal/subpath ./internal/termtext ./internal/testload ./internal/text \
 	./internal/translate ./internal/turnview ./pictures ./profile ./provider/all ./provider/providertest ./rules \
-	./ui ./universal ./upsert
+	./test/recordings ./ui ./universal ./upsert
 # The packages of which many tests run nothing concurrently, such as those that
 # start git, and those of the data that is on disk after a failure. make test runs
 # all of their tests without the race detector, and with it only these.

@@ -18,6 +18,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/loadtest"
 	"github.com/runnel-dev/runnel/internal/recording"
 	"github.com/runnel-dev/runnel/internal/recordtest"
 	"github.com/runnel-dev/runnel/internal/testload"
@@ -218,7 +219,7 @@ func loadedEvents(t *testing.T, agent, path string) []event.Event {
 	t.Helper()
 	ref := runnel.Conversation{File: path, Anywhere: true}
 	h := providerOf(t, agent).(runnel.Historian)
-	return recordtest.Loaded(t, agent, ref, func(ctx context.Context, _ runnel.Conversation) iter.Seq2[event.Event, error] {
+	return loadtest.Loaded(t, agent, ref, func(ctx context.Context, _ runnel.Conversation) iter.Seq2[event.Event, error] {
 		return h.History(ctx, ref)
 	})
 }

@@ -82,6 +82,24 @@ func Section(a *txtar.Archive, name string) []byte {
 	return nil
 }
 
+// Unpack writes the files that the agent stored of a recording to a folder.
+func Unpack(t testing.TB, a *txtar.Archive, folder string) {
+	t.Helper()
+	for _, f := range a.Files {
+		name, ok := strings.CutPrefix(f.Name, "stored/")
+		if !ok {
+			continue
+		}
+		path := filepath.Join(folder, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, f.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Lines yields the lines of a section.
 func Lines(t testing.TB, data []byte) iter.Seq2[runnel.Line, error] {
 	return func(yield func(runnel.Line, error) bool) {

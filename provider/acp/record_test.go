@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/recordtest"
-	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
 // Recordings are in testdata, in one folder per agent. A recording is one
@@ -335,126 +333,6 @@ func TestRecordings(t *testing.T) {
 			sound(t, translated(t, a, section(arc, part)))
 		}
 	})
-}
-
-// TestHistoryEqualsLive compares the live events of each recording with the
-// agent's replay. [providertest.Differences] lists the allowed differences and
-// their reasons.
-func TestHistoryEqualsLive(t *testing.T) {
-	of := make(map[string]*providertest.Parity)
-	eachRecording(t, func(t *testing.T, a Agent, _ fixture, path string, arc *txtar.Archive) {
-		load := section(arc, "load")
-		if load == nil {
-			return
-		}
-		if of[a.Name] == nil {
-			of[a.Name] = providertest.NewParity(a.Name)
-		}
-		live := recordtest.Replayed(t, New(a), recordtest.All(t, section(arc, "in")))
-		of[a.Name].Compare(t, path, live, underIDs(live, recordtest.LoadedEvents(t, a.Name, translated(t, a, load))))
-	})
-	for _, p := range of {
-		p.Unused(t)
-	}
-}
-
-// TestLoadAddsNothingToWhatWeRecorded loads each recorded conversation into a
-// session whose log already has all turns: the first from an earlier load, the
-// others live.
-func TestLoadAddsNothingToWhatWeRecorded(t *testing.T) {
-	eachRecording(t, func(t *testing.T, a Agent, _ fixture, _ string, arc *txtar.Archive) {
-		load := section(arc, "load")
-		if load == nil {
-			return
-		}
-		live := recordtest.Replayed(t, New(a), recordtest.All(t, section(arc, "in")))
-		kept := translated(t, a, load)
-		ends := func(evs []event.Event) (all []int) {
-			for i, ev := range evs {
-				if event.Ends(ev.Body) {
-					all = append(all, i)
-				}
-			}
-			return all
-		}
-		ours, theirs := ends(live), ends(kept)
-		copied := theirs[max(len(theirs)-len(ours), 0)] // a recording may lack turns of another process
-		first := recordtest.LoadedEvents(t, a.Name, kept[:copied+1])
-		recordtest.NothingAdded(t, a.Name, append(slices.Clone(first), live[ours[0]+1:]...), kept, true)
-	})
-}
-
-// underIDs returns the events of a replay with the turn ids of the live events.
-// The agents do not store turn ids, so a replay derives them from the positions
-// of the turns (see [runnel.PositionalHistorian]). underIDs matches the turns
-// from the end, because the recording may lack first turns that another process
-// ran.
-func underIDs(live, replayed []event.Event) []event.Event {
-	ids := func(evs []event.Event) (all []string) {
-		for _, ev := range evs {
-			if ev.Turn != "" && !slices.Contains(all, ev.Turn) {
-				all = append(all, ev.Turn)
-			}
-		}
-		return all
-	}
-	was, is := ids(replayed), ids(live)
-	name := make(map[string]string)
-	for n := 1; n <= min(len(was), len(is)); n++ {
-		name[was[len(was)-n]] = is[len(is)-n]
-	}
-	out := slices.Clone(replayed)
-	for i, ev := range out {
-		to := name[ev.Turn]
-		if to == "" {
-			continue
-		}
-		place := func(id string) string { return to + strings.TrimPrefix(id, ev.Turn) }
-		switch b := ev.Body.(type) {
-		case event.ItemStart:
-			b.ItemID = place(b.ItemID)
-			out[i].Body = b
-		case event.ItemDelta:
-			b.ItemID = place(b.ItemID)
-			out[i].Body = b
-		case event.ItemDone:
-			b.ItemID = place(b.ItemID)
-			out[i].Body = b
-		case event.ItemCancelled:
-			b.ItemID = place(b.ItemID)
-			out[i].Body = b
-		case event.ItemError:
-			b.ItemID = place(b.ItemID)
-			out[i].Body = b
-		}
-		out[i].Turn = to
-	}
-	return out
-}
-
-// The test replaces each string of the agent by a very long one, one at a time.
-func TestEveryStringOfTheAgentIsBounded(t *testing.T) {
-	for _, a := range agents {
-		for _, conversation := range []string{"settings", "approval-allowed"} {
-			found, err := filepath.Glob(filepath.Join("testdata", a.Name, conversation+"@*.txtar"))
-			if err != nil || len(found) == 0 {
-				t.Fatalf("%s of %s: %q, %v", conversation, a.Name, found, err)
-			}
-			if testing.Short() {
-				found = found[len(found)-1:]
-			}
-			for i, file := range found { // one file for each version
-				arc, err := txtar.ParseFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				recordtest.Hostile(t, New(a), section(arc, "in"), event.MaxNote+1, 20)
-				if a.Name == agents[0].Name && (i == 0 || os.Getenv("RUNNEL_LONG") != "") { // the bounds are the same for all agents and versions
-					recordtest.Hostile(t, New(a), section(arc, "in"), 5<<20, 1, "sessionId", "title")
-				}
-			}
-		}
-	}
 }
 
 // TestTooDeepMembersChangeNothing adds to each message a member that is nested

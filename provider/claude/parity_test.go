@@ -1,10 +1,8 @@
 package claude
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +11,6 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/recordtest"
-	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
 // unpack writes the stored files of a recording to a new configuration
@@ -22,19 +19,7 @@ func unpack(t *testing.T, a *txtar.Archive) (found []runnel.Conversation) {
 	t.Helper()
 	config := t.TempDir()
 	t.Setenv("CLAUDE_CONFIG_DIR", config)
-	for _, f := range a.Files {
-		name, ok := strings.CutPrefix(f.Name, "stored/")
-		if !ok {
-			continue
-		}
-		path := filepath.Join(config, "projects", filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, f.Data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	recordtest.Unpack(t, a, filepath.Join(config, "projects"))
 	for c, err := range New().Discover(t.Context(), "") {
 		if err != nil {
 			t.Fatal(err)
@@ -60,28 +45,6 @@ func history(t *testing.T, cs ...runnel.Conversation) []event.Event {
 		}
 	}
 	return evs
-}
-
-// TestHistoryEqualsLive compares the events of each recording with the history
-// from the files that the agent stored. [providertest.Differences] lists the
-// allowed differences and their reasons.
-func TestHistoryEqualsLive(t *testing.T) {
-	providertest.EachParity(t, providerID, eachRecording, func(t *testing.T, a *txtar.Archive) (live, stored []event.Event, ok bool) {
-		for _, ref := range unpack(t, a) {
-			stored = append(stored, recordtest.Loaded(t, providerID, ref, New().History)...)
-		}
-		sound(t, stored)
-		return recordtest.Replayed(t, New(), recordtest.All(t, section(a, "in"))), stored, true
-	})
-}
-
-// The test loads each recorded conversation into the log of the live session.
-func TestLoadAddsNothingToTheLogOfTheLiveSession(t *testing.T) {
-	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
-		live := recordtest.Replayed(t, New(), recordtest.All(t, recordtest.Section(a, "in")))
-		found := unpack(t, a)
-		recordtest.NothingAdded(t, providerID, live, history(t, found[len(found)-1:]...), false)
-	})
 }
 
 func TestDiscoverDescribesAConversation(t *testing.T) {

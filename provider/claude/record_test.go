@@ -149,18 +149,6 @@ func TestRecordings(t *testing.T) {
 	})
 }
 
-// The test makes the agent's strings very long, one at a time.
-func TestEveryStringOfTheAgentIsBounded(t *testing.T) {
-	for _, name := range []string{"todos@2.1.330"} {
-		a, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		recordtest.Hostile(t, New(), section(a, "in"), event.MaxNote+1, 20)
-		recordtest.Hostile(t, New(), section(a, "in"), 5<<20, 1, "session_id", "model", "name")
-	}
-}
-
 // TestRecordedMessagesAreKnown checks that the translator knows every type of
 // message in the recordings. Otherwise a server that runs a tested version of
 // the agent would count unknown messages.

@@ -20,7 +20,6 @@ import (
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/internal/recordtest"
-	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
 // testdata has one recording per conversation: the lines between Runnel and the
@@ -141,66 +140,8 @@ func TestRecordings(t *testing.T) {
 	})
 }
 
-// history returns the events for the stored turns of a recording.
-func history(t *testing.T, a *txtar.Archive) []event.Event {
-	t.Helper()
-	store := map[string][]nativeTurn{}
-	main := ""
-	for line := range bytes.Lines(section(a, "kept")) {
-		var k kept
-		if err := json.Unmarshal(line, &k); err != nil {
-			t.Fatal(err)
-		}
-		if main == "" {
-			main = k.Thread
-		}
-		for _, raw := range k.Turns {
-			store[k.Thread] = append(store[k.Thread], decodeLenient[nativeTurn](raw))
-		}
-	}
-	var evs []event.Event
-	h := newHistorian(main, func(id string, _ *string) ([]nativeTurn, *string, error) { return store[id], nil, nil })
-	if err := h.all(func(more []event.Event) error { evs = append(evs, more...); return nil }); err != nil {
-		t.Fatal(err)
-	}
-	return evs
-}
-
-// TestHistoryEqualsLive compares the events of each recording with the events
-// of the turns that the agent stored. [providertest.Differences] lists the
-// allowed differences.
-func TestHistoryEqualsLive(t *testing.T) {
-	providertest.EachParity(t, providerID, eachRecording, func(t *testing.T, a *txtar.Archive) (live, stored []event.Event, ok bool) {
-		stored = history(t, a)
-		sound(t, stored)
-		return recordtest.Replayed(t, New(), recordtest.All(t, section(a, "in"))), recordtest.LoadedEvents(t, providerID, stored), true
-	})
-}
-
-// TestLoadAddsNothingToLiveLog loads each recorded conversation into a log that
-// already has the events of the live session.
-func TestLoadAddsNothingToLiveLog(t *testing.T) {
-	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
-		live := recordtest.Replayed(t, New(), recordtest.All(t, section(a, "in")))
-		recordtest.NothingAdded(t, providerID, live, history(t, a), false)
-	})
-}
-
 // sameItems compares items without times and positions.
 var sameItems = cmp.Options{cmpopts.IgnoreFields(event.Item{}, "StartedAt", "UpdatedAt", "Seq"), cmpopts.EquateEmpty()}
-
-// The test makes each of the agent's strings very long, one at a time. Every
-// field of an event stays within its bound.
-func TestEveryStringOfTheAgentIsBounded(t *testing.T) {
-	for _, name := range []string{"ask-command@0.169.0", "mcp@0.169.0"} {
-		a, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		recordtest.Hostile(t, New(), section(a, "in"), event.MaxNote+1, 20)
-		recordtest.Hostile(t, New(), section(a, "in"), 5<<20, 1, "model", "tool")
-	}
-}
 
 // TestRecordedMessagesAreKnown checks that the translator knows every type of
 // message in the recordings. Otherwise a server that runs a tested version of

@@ -40,12 +40,12 @@ func histories() table {
 	}
 	for _, r := range [][3]string{
 		{"a session that has a log", "it is rebuilt from the log; loading it again adds what the conversation gained elsewhere", "gateway.TestLoadAgainAddsWhatTheConversationGained"},
-		{"loading a conversation that we recorded", "adds nothing", "provider/claude.TestLoadAddsNothingToTheLogOfTheLiveSession"},
+		{"loading a conversation that we recorded", "adds nothing", "test/recordings.TestLoadAddsNothingToTheLogOfTheLiveSession"},
 		{"loading again while a turn runs", "changes nothing", "gateway.TestLoadAgainWhileATurnRunsChangesNothing"},
 		{"live and replay go through one translator", "a live session logs what its replay gives", "..TestLiveSessionLogsWhatReplayGives"},
-		{"parity of live and stored, Claude Code", "the same items with the same ids for every kind of item; the differences are a named list", "provider/claude.TestHistoryEqualsLive"},
-		{"parity of live and stored, Codex", "the same items with the same ids for every kind of item; the differences are a named list", "provider/codex.TestHistoryEqualsLive"},
-		{"parity of live and stored, agents over ACP", "the same items with the same ids for every kind of item; the differences are a named list", "provider/acp.TestHistoryEqualsLive"},
+		{"parity of live and stored, Claude Code", "the same items with the same ids for every kind of item; the differences are a named list", "test/recordings.TestHistoryEqualsLive"},
+		{"parity of live and stored, Codex", "the same items with the same ids for every kind of item; the differences are a named list", "test/recordings.TestHistoryEqualsLive"},
+		{"parity of live and stored, agents over ACP", "the same items with the same ids for every kind of item; the differences are a named list", "test/recordings.TestHistoryEqualsLive"},
 		{"the named differences", "each is named by the fact that makes it", "provider/providertest.TestDifferencesAreNamedByTheirFact"},
 		{"a prompt that quotes the agent's own words", "it is kept as the user's message", "provider/claude.TestStoredPromptCanContainTextOfTheHarness"},
 		{"a line of the file that does not decode", "the rest of the history is there", "cmd/runnel.TestOneUnreadableLineLeavesTheRestOfAHistory"},

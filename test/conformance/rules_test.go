@@ -320,7 +320,7 @@ func idsAreStable(add addRow, shown showRow) {
 			t.Errorf("got %v", slices.Compact(found))
 		}
 	})
-	shown("5", "The same native bytes give the same ids on replay", "provider/claude.TestHistoryEqualsLive")
+	shown("5", "The same native bytes give the same ids on replay", "test/recordings.TestHistoryEqualsLive")
 	add("5", "`turnId` is a UUID", func(t *testing.T, s *nativeServer) {
 		if _, turn, _ := s.native(t, native{Lines: said("hi", nativeResult)}); !uuidForm.MatchString(turn) {
 			t.Errorf("got %q", turn)
@@ -365,7 +365,7 @@ func promptsAndMessages(add addRow, shown showRow) {
 		}
 		equal(t, "messages of the user", users, 1)
 	})
-	shown("6", "Nor is it on replay", "provider/claude.TestHistoryEqualsLive")
+	shown("6", "Nor is it on replay", "test/recordings.TestHistoryEqualsLive")
 	add("7", "A turn holds any number of native messages and calls; only the agent's own end of the turn ends it", func(t *testing.T, s *nativeServer) {
 		lines := []string{nativeInit}
 		for i := range 5 {

@@ -1,4 +1,4 @@
-package recordtest
+package loadtest
 
 import (
 	"bytes"
@@ -10,42 +10,8 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/recordtest"
 )
-
-// content lists the event fields whose bound is event.MaxText, event.MaxOutput
-// or the length of the agent's line.
-var content = []string{"content", "deltaContent", "initialContent", "arguments", "updatedArguments", "output", "oldText", "newText", "lines", "detail"}
-
-// TooLong returns the names of the fields in a JSON value whose strings exceed
-// event.MaxNote bytes. It ignores the fields in content.
-func TooLong(t testing.TB, encoded []byte) []string {
-	t.Helper()
-	var v any
-	if err := json.Unmarshal(encoded, &v); err != nil {
-		t.Fatal(err)
-	}
-	return tooLong("", v)
-}
-
-func tooLong(name string, v any) (found []string) {
-	switch v := v.(type) {
-	case string:
-		if len(v) > event.MaxNote {
-			found = append(found, name)
-		}
-	case []any:
-		for _, e := range v {
-			found = append(found, tooLong(name, e)...)
-		}
-	case map[string]any:
-		for _, k := range slices.Sorted(maps.Keys(v)) {
-			if !slices.Contains(content, k) {
-				found = append(found, tooLong(k, v[k])...)
-			}
-		}
-	}
-	return found
-}
 
 // Hostile replays a recording once for each string in the agent's lines, grown
 // to size bytes, and loads the result into a gateway. It fails the test if a
@@ -55,7 +21,7 @@ func tooLong(name string, v any) (found []string) {
 // -short, size is at most 64 KiB.
 func Hostile(t *testing.T, p runnel.Provider, in []byte, size, least int, fields ...string) {
 	t.Helper()
-	lines := All(t, in)
+	lines := recordtest.All(t, in)
 	if testing.Short() {
 		size = min(size, 64<<10)
 	}
@@ -86,14 +52,14 @@ func Hostile(t *testing.T, p runnel.Provider, in []byte, size, least int, fields
 				})
 			}
 		}
-		evs := Events(t, p.(runnel.Translator), hostile)
-		for _, logged := range [][]event.Event{replay(t, p, evs), LoadedEvents(t, p.Name(), evs)} {
+		evs := recordtest.Events(t, p.(runnel.Translator), hostile)
+		for _, logged := range [][]event.Event{recordtest.Replayed(t, p, hostile), Events(t, p.Name(), evs)} {
 			for _, ev := range logged {
 				text, err := json.Marshal(ev)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if found := TooLong(t, text); len(found) > 0 {
+				if found := recordtest.TooLong(t, text); len(found) > 0 {
 					t.Errorf("%s is too long: %s has %q", path, event.Type(ev.Body), found)
 				}
 			}
@@ -132,19 +98,4 @@ func rewritten(path string, v any, change func(path, value string) string) any {
 		}
 	}
 	return v
-}
-
-// Deepened returns lines in which the parameters of every message of the agent
-// have one more member, which is nested deeper than JSON decoders accept.
-func Deepened(lines []runnel.Line) []runnel.Line {
-	const levels = 20_000
-	params := []byte(`"params":{`)
-	deeper := slices.Concat(params, []byte(`"deeper":`), bytes.Repeat([]byte{'['}, levels), bytes.Repeat([]byte{']'}, levels), []byte{','})
-	deep := slices.Clone(lines)
-	for i, l := range deep {
-		if l.Dir == runnel.DirOut && !bytes.Contains(l.Text, []byte(`"params":{}`)) {
-			deep[i].Text = bytes.Replace(l.Text, params, deeper, 1)
-		}
-	}
-	return deep
 }

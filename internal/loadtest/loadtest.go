@@ -1,4 +1,8 @@
-package recordtest
+// Package loadtest loads stored conversations into a gateway, for the tests that
+// compare loaded sessions with live ones. It is not a part of recordtest,
+// because all tests of the providers would then run again after each change of
+// the gateway.
+package loadtest
 
 import (
 	"context"
@@ -10,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/recordtest"
 	"github.com/runnel-dev/runnel/store"
 	"github.com/runnel-dev/runnel/store/memory"
 )
@@ -46,7 +51,7 @@ func Loaded(t *testing.T, provider string, ref runnel.Conversation, history Hist
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found := TooLong(t, listed); len(found) > 0 {
+	if found := recordtest.TooLong(t, listed); len(found) > 0 {
 		t.Errorf("too long in the catalogue: %q", found)
 	}
 	for ev, err := range log.Read(t.Context(), st.SessionID, 0) {
@@ -58,10 +63,10 @@ func Loaded(t *testing.T, provider string, ref runnel.Conversation, history Hist
 	return evs
 }
 
-// LoadedEvents is like [Loaded] for a stored conversation whose events are kept.
-func LoadedEvents(t *testing.T, provider string, kept []event.Event) []event.Event {
+// Events is like [Loaded] for a stored conversation whose events are kept.
+func Events(t *testing.T, provider string, kept []event.Event) []event.Event {
 	t.Helper()
-	return Loaded(t, provider, runnel.Conversation{}, func(context.Context, runnel.Conversation) iter.Seq2[event.Event, error] { return seq(kept) })
+	return Loaded(t, provider, runnel.Conversation{}, func(context.Context, runnel.Conversation) iter.Seq2[event.Event, error] { return each(kept) })
 }
 
 // NothingAdded loads a session whose log contains the events live, while the
@@ -71,7 +76,7 @@ func LoadedEvents(t *testing.T, provider string, kept []event.Event) []event.Eve
 func NothingAdded(t *testing.T, provider string, live, kept []event.Event, positional bool) {
 	t.Helper()
 	k := keeper{provider, runnel.Conversation{Dir: t.TempDir(), AgentSessionID: "conversation"},
-		func(context.Context, runnel.Conversation) iter.Seq2[event.Event, error] { return seq(kept) }}
+		func(context.Context, runnel.Conversation) iter.Seq2[event.Event, error] { return each(kept) }}
 	var p runnel.Provider = k
 	if positional {
 		p = positionalKeeper{k}
@@ -129,4 +134,14 @@ func (k keeper) Find(context.Context, string) (runnel.Conversation, error) { ret
 
 func (k keeper) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
 	return k.history(ctx, ref)
+}
+
+func each(evs []event.Event) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		for _, ev := range evs {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+	}
 }
