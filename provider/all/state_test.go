@@ -19,6 +19,7 @@ func statePaths() (paths []string) {
 }
 
 func TestProvidersKnowTheStateOfTheirAgents(t *testing.T) {
+	t.Chdir(t.TempDir()) // each change of this repository would make go test run the test again
 	home := t.TempDir()
 	t.Setenv("HOME", home)
 	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"} {

@@ -41,7 +41,7 @@ func recordingBinary(t *testing.T) (path, argsFile string) {
 func TestCommandLineIsFixed(t *testing.T) {
 	opt := runnel.Options{
 		Model: "opus[1m]", Tools: []string{"Read", "mcp__x__y"}, MaxTurns: 3, PermissionMode: runnel.ModePlan,
-		ReasoningEffort: "high", MaxThinkingTokens: 100, Resume: "11111111-2222-4333-8444-555555555555",
+		ReasoningEffort: "high", MaxThinkingTokens: 100, Resume: "11111111-2222-4333-8444-555555555555", Dir: t.TempDir(),
 		AddDirs: []string{"/some where"}, SystemPromptAppend: "be brief", MCPServers: json.RawMessage(`{"a":{}}`),
 	}
 	path, file := recordingBinary(t)

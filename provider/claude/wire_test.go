@@ -327,7 +327,9 @@ func fakeAgent(t *testing.T, script, out string) runnel.Options {
 	if err := testexec.Write(path, text); err != nil {
 		t.Fatal(err)
 	}
-	return runnel.Options{Path: path}
+	// Without a folder of its own, the agent works in this repository, and go
+	// test runs the tests again after each change of its .git.
+	return runnel.Options{Path: path, Dir: t.TempDir()}
 }
 
 // drainAll runs a fake agent, sends a prompt and collects events to the end.

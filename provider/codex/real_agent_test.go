@@ -73,7 +73,7 @@ func TestConversationIDsCannotBeFlags(t *testing.T) {
 		"option": {Config: runnel.Values{"nonesuch": "x"}}, "value": {Config: runnel.Values{optionSandbox: "none"}}, "full access": {Config: runnel.Values{optionSandbox: fullAccess}},
 		"model option": {Config: runnel.Values{optionModel: "--x"}}, "servers": {MCPServers: json.RawMessage(`[1]`)},
 	} {
-		opt.Path = "/bin/false"
+		opt.Path, opt.Dir = "/bin/false", t.TempDir()
 		if c, err := New().Open(t.Context(), opt); runnel.CodeOf(err) != runnel.InvalidRequest {
 			t.Errorf("%s: %v %v", name, c, err)
 		}
