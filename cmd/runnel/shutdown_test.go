@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -185,5 +187,67 @@ func watchSocket(t *testing.T, url string, header http.Header, session string, r
 		if f.Type == "session:history" && f.Done {
 			ready()
 		}
+	}
+}
+
+// A request that the server abandons because it stops gets no answer. Without
+// one, net/http would answer 200, and a program would take for done what was
+// not.
+func TestRequestThatAShutdownAbandonsIsNotAnsweredAsDone(t *testing.T) {
+	home := t.TempDir()
+	settings := filepath.Join(home, "config.yaml")
+	started := filepath.Join(home, "started")
+	if err := syscall.Mkfifo(started, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(settings, fmt.Appendf(nil, "agents:\n  silent:\n    protocol: acp\n    command: [sh, -c, %q]\n", "echo >"+started+"; exec sleep 600"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(home, "data")
+	cmd := exec.Command("runnel", "serve", "--listen", "127.0.0.1:0", "--data", data, "--config", settings)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	url := ""
+	for said := bufio.NewScanner(out); url == "" && said.Scan(); {
+		if m := apiAt.FindStringSubmatch(said.Text()); m != nil {
+			url = m[1]
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	token, err := exec.Command("runnel", "token", "create", "t", "--scope", "read,send", "--data", data).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan string, 1)
+	go func() {
+		req, err := http.NewRequestWithContext(context.Background(), "POST", url+"/api/session/create", strings.NewReader(fmt.Sprintf(`{"cliType":"silent","projectDir":%q}`, t.TempDir())))
+		if err != nil {
+			answered <- "no request: " + err.Error()
+			return
+		}
+		req.Header = http.Header{"Authorization": {"Bearer " + strings.TrimSpace(string(token))}, "Content-Type": {"application/json"}}
+		res, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			answered <- ""
+			return
+		}
+		body, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		answered <- fmt.Sprintf("%d %q", res.StatusCode, body)
+	}()
+	if _, err := os.ReadFile(started); err != nil { // the agent runs, and the request waits for it
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-answered; got != "" {
+		t.Errorf("the answer to the abandoned request is %s", got)
 	}
 }

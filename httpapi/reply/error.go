@@ -137,12 +137,14 @@ func Hidden(id string) Problem {
 	return Problem{runnel.Internal, "internal error; the server's log has the details under this id", map[string]string{"errorId": id}}
 }
 
-// Error answers r with err. It writes nothing if the client has disconnected
-// and err is only a consequence of that.
+// Error answers r with err. If the request was abandoned, because its client
+// has disconnected or the server stops, and err is only a consequence of that,
+// it panics with [http.ErrAbortHandler]: without an answer, net/http would
+// answer 200, and a client that still reads would take for done what was not.
 func (w Writer) Error(to http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, io.ErrUnexpectedEOF)) {
-		w.Log.LogAttrs(r.Context(), slog.LevelDebug, "the client disconnected before the answer", slog.String("path", Bounded(r.URL.Path)))
-		return
+		w.Log.LogAttrs(r.Context(), slog.LevelDebug, "a request was abandoned before its answer", slog.String("path", Bounded(r.URL.Path)))
+		panic(http.ErrAbortHandler)
 	}
 	st := Status(err)
 	if st == http.StatusTooManyRequests {
