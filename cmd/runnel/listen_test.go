@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"net"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -65,5 +66,40 @@ func TestServeRefusesPortTakenOnTheOtherLoopbackAddress(t *testing.T) {
 				t.Errorf("--listen %s with %s taken: %v\n%s", host, other.Addr(), err, said)
 			}
 		}
+	}
+}
+
+// Servers with different data directories may have the same setting "socket".
+// The second must not take the socket, because the command line of the first
+// would then reach the second.
+func TestServeLeavesTheSocketOfARunningServer(t *testing.T) {
+	data := t.TempDir() + "/data"
+	s := startServer(t, data, "", nil)
+	defer s.end()
+	socket := data + "/api.sock"
+	before, err := os.Lstat(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "runnel", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir()+"/data", "--socket", socket)
+	said := new(bytes.Buffer)
+	cmd.Stderr = said
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := out.Read(make([]byte, 1)); n > 0 {
+		t.Error("the second server runs")
+		_ = cmd.Process.Kill()
+	}
+	_ = cmd.Wait()
+	if !strings.Contains(said.String(), "another program listens on the unix socket") {
+		t.Errorf("said %q", said)
+	}
+	if after, err := os.Lstat(socket); err != nil || !os.SameFile(before, after) {
+		t.Errorf("the socket was replaced: %v", err)
 	}
 }

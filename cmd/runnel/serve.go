@@ -311,9 +311,10 @@ func (a *app) serveUntilSignal(ctx context.Context, srv *httpapi.Server, listene
 // kernel's structure on every system.
 const maxSocketPath = 100
 
-// listenSocket creates the unix socket. It replaces a socket that exists at the
-// path, which an earlier server must have left: this server has locked the data
-// directory.
+// listenSocket creates the unix socket. It replaces a socket that an earlier
+// server has left at the path. It refuses one on which a program listens, such
+// as a server with another data directory: the command line of that server would
+// reach this one.
 func listenSocket(ctx context.Context, c config) (net.Listener, error) {
 	path := c.Socket
 	if len(path) > maxSocketPath {
@@ -327,6 +328,10 @@ func listenSocket(ctx context.Context, c config) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != os.ModeSocket {
 			return nil, usage("%s is not a socket; choose another path with --socket", termtext.Clean(path))
+		}
+		if c, err := new(net.Dialer).DialContext(ctx, "unix", path); err == nil {
+			_ = c.Close()
+			return nil, usage("another program listens on the unix socket %s; stop it, or choose another path with --socket, or disable the socket with --socket off", termtext.Clean(path))
 		}
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("unix socket: %w", err)
