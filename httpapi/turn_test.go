@@ -227,6 +227,28 @@ func TestTurnOnDisconnect(t *testing.T) {
 	}
 }
 
+// The client of a server that stops has not left: the next server continues the
+// turn.
+func TestTurnWithOnDisconnectCancelOutlivesAShutdown(t *testing.T) {
+	timed(t, minute)
+	s := serve(t)
+	id := s.create()
+	res := s.roundTrip("POST", "/api/harness/turn?onDisconnect=cancel", `{"sessionId":"`+id+`","message":"approve"}`)
+	defer res.Body.Close()
+	s.until(id, is[event.ApprovalRequested])
+	all := make(chan []sseFrame)
+	go func() { all <- ending(res.Body, 1) }()
+	if err := s.EndStreams(t.Context()); err != nil { // returns after the handler of the stream
+		t.Fatal(err)
+	}
+	if last := <-all; len(last) != 1 || last[0].name != "stream:end" {
+		t.Errorf("the stream ends with %+v", last)
+	}
+	if st := call[gateway.Status](s.rig, "GET", "/api/session/"+id+"/status", "", 200); st.TurnID == "" || len(st.PendingApprovals) != 1 {
+		t.Errorf("the turn was cancelled: %+v", st)
+	}
+}
+
 // Every reader of a turn gets exactly one end of it, however the turn ends.
 func TestTurnEndsOnceForEveryReader(t *testing.T) {
 	timed(t, minute)

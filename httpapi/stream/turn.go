@@ -76,7 +76,9 @@ func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 		return event.Ends(ev.Body), nil
 	})
 	s.turnGoodbye(out, frames, after, err)
-	if err = errors.Join(err, out.flush()); (err != nil || r.Context().Err() != nil) && cancel {
+	err = errors.Join(err, out.flush())
+	left := (err != nil || r.Context().Err() != nil) && !errors.Is(context.Cause(ctx), errShutdown) // a turn outlives its server
+	if left && cancel {
 		s.abandon(sent.Sent)
 	}
 	return nil // the status of the answer was sent already
