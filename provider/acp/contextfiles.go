@@ -200,7 +200,7 @@ func (s *contextSearch) follow(dir, name string) string {
 // reports whether that is outside of root. A link that leads each process
 // elsewhere counts as outside.
 func leadsOutside(path, root string) (to string, outside bool) {
-	if throughProcess(path) {
+	if _, same := targetOf(path); !same {
 		return "", true
 	}
 	to, err := filepath.EvalSymlinks(path)
@@ -213,15 +213,18 @@ func leadsOutside(path, root string) (to string, outside bool) {
 // maxLinks is the number of links in a path that the system follows.
 const maxLinks = 40
 
-// throughProcess reports whether a link in an absolute path leads through /proc
-// or /dev, where links such as /proc/self/cwd lead each process elsewhere. Such
-// a path need not exist for this process.
-func throughProcess(path string) bool {
-	at, links := string(filepath.Separator), 0
-	split := func(p string) []string {
-		return strings.FieldsFunc(p, func(r rune) bool { return r == filepath.Separator })
+// targetOf returns the path to which the links in an absolute path lead, also if
+// nothing exists there. same is false if a link leads through /proc or /dev, where
+// links such as /proc/self/cwd lead each process elsewhere, or if there are more
+// than maxLinks links.
+func targetOf(path string) (to string, same bool) {
+	links := 0
+	split := func(p string) (root string, parts []string) {
+		volume := filepath.VolumeName(p)
+		return volume + string(filepath.Separator), strings.FieldsFunc(p[len(volume):], func(r rune) bool { return r == filepath.Separator })
 	}
-	for rest := split(path); len(rest) > 0; {
+	at, rest := split(path)
+	for len(rest) > 0 {
 		part := rest[0]
 		rest = rest[1:]
 		switch part {
@@ -233,23 +236,24 @@ func throughProcess(path string) bool {
 		}
 		at = filepath.Join(at, part)
 		if links > 0 && (at == "/proc" || at == "/dev") {
-			return true
+			return "", false
 		}
 		to, err := os.Readlink(at)
 		if err != nil {
 			continue // not a link, or missing
 		}
 		if links++; links > maxLinks {
-			return true
+			return "", false
 		}
+		root, parts := split(to)
 		if filepath.IsAbs(to) {
-			at = string(filepath.Separator)
+			at = root
 		} else {
 			at = filepath.Dir(at)
 		}
-		rest = append(split(to), rest...)
+		rest = append(parts, rest...)
 	}
-	return false
+	return at, true
 }
 
 // marked returns the nearest folder around dir, or dir itself, that has a .git

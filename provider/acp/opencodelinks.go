@@ -77,7 +77,7 @@ func linksOutside(dir string) []string {
 				queue = append(queue, path)
 			case e.Type()&fs.ModeSymlink == 0 || names[e.Name()]:
 			default:
-				if _, outside := leadsOutside(path, root); outside {
+				if to, same := targetOf(path); !same || !inside(to, root) { // also if nothing exists there yet
 					names[e.Name()] = true
 					size += len(e.Name())
 				}

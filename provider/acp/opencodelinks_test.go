@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,8 +62,10 @@ func TestOpencodeAsksBeforeAnEditBehindALink(t *testing.T) {
 	eachOf(t, []string{"opencode"}, func(t *testing.T, r *rig) {
 		victim := filepath.Join(r.Home.Dir, "victim")
 		r.put(victim, "precious\n")
-		if err := os.Symlink(victim, r.File("link")); err != nil {
-			t.Fatal(err)
+		for path, to := range map[string]string{"link": victim, "to-new": victim + "-new"} {
+			if err := os.Symlink(to, r.File(path)); err != nil {
+				t.Fatal(err)
+			}
 		}
 		r.Opt.PermissionMode = runnel.ModeAcceptEdits
 		r.Play(calls(r.words().Write(r.File("new"), "x")), said)
@@ -74,7 +77,47 @@ func TestOpencodeAsksBeforeAnEditBehindALink(t *testing.T) {
 		if got, err := os.ReadFile(victim); asked == 0 || string(got) != "precious\n" {
 			t.Errorf("asked %d times; the file behind the link is %q, %v", asked, got, err)
 		}
+		r.Play(calls(r.words().Write(r.File("to-new"), "evil")), said)
+		if _, asked := r.DenyAll(); asked == 0 || agentrig.Exists(victim+"-new") {
+			t.Errorf("asked %d times before it made a file behind a link", asked)
+		}
 	})
+}
+
+func TestLinksOutOfARepository(t *testing.T) {
+	for name, test := range map[string]struct {
+		links map[string]string // by their paths
+		mode  fs.FileMode       // of the folder sub
+		want  []string
+	}{
+		"none":                     {nil, 0o700, nil},
+		"inside":                   {map[string]string{"a": "sub", "sub/b": "../sub", "sub/c": "."}, 0o700, nil},
+		"outside":                  {map[string]string{"a": "/", "sub/b": "../.."}, 0o700, []string{"a", "b"}},
+		"to nothing inside":        {map[string]string{"a": "missing", "sub/b": "../missing/b"}, 0o700, nil},
+		"to nothing outside":       {map[string]string{"a": "/missing", "sub/b": "../../missing"}, 0o700, []string{"a", "b"}},
+		"to nothing behind a link": {map[string]string{"a": "sub/b/new", "sub/b": "../.."}, 0o700, []string{"a", "b"}},
+		"to a link to nothing":     {map[string]string{"a": "sub/b", "sub/b": "../../missing"}, 0o700, []string{"a", "b"}},
+	} {
+		dir := t.TempDir()
+		sub := filepath.Join(dir, "sub")
+		if err := os.Mkdir(sub, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for path, to := range test.links {
+			if err := os.Symlink(to, filepath.Join(dir, path)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chmod(sub, test.mode); err != nil {
+			t.Fatal(err)
+		}
+		if got := linksOutside(dir); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+		if err := os.Chmod(sub, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestPermissionsOfOpencodeAtLinks(t *testing.T) {
