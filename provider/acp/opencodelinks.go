@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -59,8 +60,9 @@ const maxLinkNames = 16 << 10
 // linksOutside returns the names of the links, anywhere in the repository that
 // contains dir, that lead outside of it. Every path in which one of these names is
 // an element may lead outside: another link may lead to the folder of the link. If
-// the names are too many, or the file system may know a link by another spelling
-// of its name, linksOutside returns "*".
+// the names or the files are too many, if a folder cannot be listed, or if the file
+// system may know a link by another spelling of its name, linksOutside returns "*".
+// Folders that nobody can enter are left out.
 func linksOutside(dir string) []string {
 	if dir == "" {
 		return nil
@@ -69,8 +71,8 @@ func linksOutside(dir string) []string {
 		dir = real
 	}
 	root, names, size, seen := repository(dir), make(map[string]bool), 0, 0
-	for queue := []string{root}; len(queue) > 0 && seen <= maxBelow; queue = queue[1:] {
-		_ = eachEntry(queue[0], func(e fs.DirEntry) bool { // what cannot be listed is left out
+	for queue := []string{root}; len(queue) > 0; queue = queue[1:] {
+		err := eachEntry(queue[0], func(e fs.DirEntry) bool {
 			path := filepath.Join(queue[0], e.Name())
 			switch seen++; {
 			case e.IsDir():
@@ -84,9 +86,19 @@ func linksOutside(dir string) []string {
 			}
 			return seen <= maxBelow && size <= maxLinkNames
 		})
+		if err != nil && canEnter(queue[0]) { // the agent can know the names of links in it
+			return []string{"*"}
+		}
 	}
-	if len(names) > 0 && (size > maxLinkNames || seen > maxBelow || runtime.GOOS != "linux") {
+	if len(names) > 0 && runtime.GOOS != "linux" {
 		return []string{"*"}
 	}
 	return slices.Sorted(maps.Keys(names))
+}
+
+// canEnter reports whether the files in a folder can be opened, although perhaps
+// not listed.
+func canEnter(dir string) bool {
+	_, err := os.Lstat(dir + string(filepath.Separator) + ".")
+	return err == nil
 }

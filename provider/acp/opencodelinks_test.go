@@ -11,6 +11,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // An agent that compares paths by their text would read any file of the user
@@ -85,6 +86,9 @@ func TestOpencodeAsksBeforeAnEditBehindALink(t *testing.T) {
 }
 
 func TestLinksOutOfARepository(t *testing.T) {
+	if testexec.Unprivileged(t) {
+		return
+	}
 	for name, test := range map[string]struct {
 		links map[string]string // by their paths
 		mode  fs.FileMode       // of the folder sub
@@ -97,6 +101,9 @@ func TestLinksOutOfARepository(t *testing.T) {
 		"to nothing outside":       {map[string]string{"a": "/missing", "sub/b": "../../missing"}, 0o700, []string{"a", "b"}},
 		"to nothing behind a link": {map[string]string{"a": "sub/b/new", "sub/b": "../.."}, 0o700, []string{"a", "b"}},
 		"to a link to nothing":     {map[string]string{"a": "sub/b", "sub/b": "../../missing"}, 0o700, []string{"a", "b"}},
+		"in a folder not to list":  {map[string]string{"sub/b": "/"}, 0o300, []string{"*"}},
+		"in a folder not to enter": {map[string]string{"a": "/", "sub/b": "/"}, 0o600, []string{"a"}},
+		"in a closed folder":       {map[string]string{"sub/b": "/"}, 0, nil},
 	} {
 		dir := t.TempDir()
 		sub := filepath.Join(dir, "sub")
