@@ -40,6 +40,9 @@ func opencodeAtLinks(env []string, opt runnel.Options) []string {
 	}
 	behind := map[string]string{}
 	for _, n := range names {
+		if strings.HasPrefix(n, "~") || strings.HasPrefix(n, "$") {
+			n = "?" + n[1:] // opencode replaces ~ and $HOME here by the home directory
+		}
 		for _, pattern := range []string{n, n + "/*", "*/" + n, "*/" + n + "/*"} {
 			behind[pattern] = action
 		}

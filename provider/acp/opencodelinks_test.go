@@ -56,6 +56,37 @@ func TestLinksOutOfAnUntrustedFolderAreNotFollowedWithoutAsking(t *testing.T) {
 	})
 }
 
+// opencode replaces ~ and $HOME at the beginning of a pattern by the home
+// directory, and reads some characters as patterns.
+func TestOpencodeAsksAtLinksWithAnyName(t *testing.T) {
+	agentrig.NeedLong(t)
+	eachOf(t, []string{"opencode"}, func(t *testing.T, r *rig) {
+		r.git(r.Home.Project, "init", "-q") // opencode then names files by their paths in the repository
+		outside := filepath.Join(r.Home.Dir, "outside")
+		r.put(filepath.Join(outside, "a.txt"), "canary\n")
+		paths := []string{"~", "$HOME/a.txt", "$HOME.x", "__proto__", "constructor/a.txt", "7", "a*b", `a\b/a.txt`, "[a]", "a *", " ", "a\nb/a.txt", "e\u0301", "😀/a.txt"}
+		for _, path := range paths {
+			name, folder := strings.CutSuffix(path, "/a.txt")
+			to := filepath.Join(outside, "a.txt")
+			if folder {
+				to = outside
+			}
+			if err := os.Symlink(to, r.File(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, path := range paths {
+			r.Play(calls(r.words().Read(r.Home.Project+"/"+path)), said)
+			if _, asked := r.DenyAll(); asked == 0 {
+				t.Errorf("%q was not asked about", path)
+			}
+		}
+		if r.ModelReceived("canary") {
+			t.Error("the model received a file behind a link")
+		}
+	})
+}
+
 // With acceptEdits, opencode does not ask before an edit. A link leads it to
 // files outside of the folder.
 func TestOpencodeAsksBeforeAnEditBehindALink(t *testing.T) {
