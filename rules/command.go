@@ -174,10 +174,10 @@ func parse(text string) (file *syntax.File, err error) {
 // POSIX shell may read the word as another value.
 func literal(w *syntax.Word) (string, bool) {
 	var b strings.Builder
-	for i, part := range w.Parts {
+	for _, part := range w.Parts {
 		switch p := part.(type) {
 		case *syntax.Lit:
-			if !plainText(p.Value, i == 0) || b.Len() == 0 && strings.HasPrefix(p.Value, "=") { // zsh expands ''=name, too
+			if !plainText(p.Value, b.Len() == 0) { // also behind empty quotes: zsh expands ''=name
 				return "", false
 			}
 			b.WriteString(p.Value)
