@@ -7,8 +7,8 @@ import (
 )
 
 // Directories returns the git directories that git may use in dir: those of the
-// repositories in dir and in the folders above it, and what they share with other
-// worktrees. It leaves out the user's home directory and the folders above it. If
+// repositories in dir and in the folders above it, these folders themselves if they
+// are bare repositories, and what they share with other worktrees. It leaves out the user's home directory and the folders above it. If
 // a link leads to dir, it returns those of both paths.
 func Directories(dir string) (out []string) {
 	out = directories(dir)
@@ -37,6 +37,9 @@ func directories(dir string) (out []string) {
 			if common := f.readPath(filepath.Join(at, "commondir"), ""); common != "" {
 				out = append(out, common)
 			}
+		}
+		if isGitDir(dir) {
+			out = append(out, dir)
 		}
 		if dir == filepath.Dir(dir) {
 			break

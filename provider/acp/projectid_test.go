@@ -118,6 +118,10 @@ func TestProjectIDsOfOpencode(t *testing.T) {
 		"repository below": {func(r *rig, dir string) { r.put(dir+"/sub/.git/opencode", "..") }, false},
 		"separate":         {func(r *rig, dir string) { r.put(dir+"/.git", "gitdir: ../b\n"); r.put(dir+"/../b/opencode", "..") }, true},
 		"worktree":         {func(r *rig, dir string) { r.put(dir+"/.git/commondir", "../../c\n"); r.put(dir+"/../c/opencode", "..") }, true},
+		"bare": {func(r *rig, dir string) {
+			r.git(filepath.Dir(dir), "init", "-q", "--bare", dir)
+			r.put(dir+"/opencode", "..")
+		}, true},
 		"separate worktree": {func(r *rig, dir string) {
 			r.put(dir+"/.git", "gitdir: ../b\n")
 			r.put(dir+"/../b/commondir", "../c")
