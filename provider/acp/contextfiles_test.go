@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
 // layout makes files in a new folder. A text that begins with "->" makes a
@@ -128,6 +130,37 @@ func TestEmptyGitFolderIsNoRepository(t *testing.T) {
 		if got, want := findLinkOutside(dir, []string{"QWEN.md"}, true), filepath.Join(dir, want); got != want {
 			t.Errorf("%s: found %q, want %q", text, got, want)
 		}
+	}
+}
+
+// git works with a repository whose .git cannot be listed, and an agent takes it
+// for the innermost one.
+func TestRepositoryWhoseGitDirectoryCannotBeListed(t *testing.T) {
+	if testexec.Unprivileged(t) {
+		return
+	}
+	outer := t.TempDir()
+	dir := filepath.Join(outer, "inner")
+	for _, path := range []string{outer, dir} {
+		if err := os.MkdirAll(filepath.Join(path, ".git", "refs"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(outer, "secret"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../secret", filepath.Join(dir, "AGENTS.md")); err != nil {
+		t.Fatal(err)
+	}
+	closed := filepath.Join(dir, ".git")
+	if err := os.Chmod(closed, 0o300); err != nil {
+		t.Fatal(err)
+	}
+	if findNestedLinkOutside(dir, []string{"AGENTS.md"}) == "" {
+		t.Error("a link out of the repository was not found")
+	}
+	if err := os.Chmod(closed, 0o700); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -187,7 +187,7 @@ func repository(dir string) string {
 	home := userHome()
 	for at := dir; at != home; {
 		git := filepath.Join(at, ".git")
-		if entries, err := os.ReadDir(git); err == nil && len(entries) > 0 {
+		if entries, err := os.ReadDir(git); len(entries) > 0 || errors.Is(err, fs.ErrPermission) { // git need not list it
 			return at
 		}
 		if info, err := os.Lstat(git); err == nil && !info.IsDir() { // a worktree or a submodule
