@@ -44,7 +44,7 @@ func TestSandboxKeepsSettingsOfRepositoriesInClosedFolders(t *testing.T) {
 	}
 }
 
-// An agent can take its user the permission to enter a further directory of its
+// An agent can remove its user's permission to enter a further directory of its
 // session, and so hide the repository in it from the next sandbox.
 func TestSandboxKeepsSettingsOfRepositoriesInDirectoriesThatCannotBeEntered(t *testing.T) {
 	if testexec.Unprivileged(t) {

@@ -73,7 +73,7 @@ func openConversations(home string) (*os.Root, error) {
 	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return root, nil
 	}
-	return nil, runnel.Fail(runnel.WorkingRootConflict, folder+" cannot be listed, so nobody knows where the conversation lets the agent work. Make the folder readable for your user: chmod u+rx "+folder, err)
+	return nil, runnel.Fail(runnel.WorkingRootConflict, folder+" cannot be listed, so Runnel cannot check where the conversation lets the agent work. Make the folder readable for your user: chmod u+rx "+folder, err)
 }
 
 // worksElsewhere is the error for a file that lets the agent work in the
