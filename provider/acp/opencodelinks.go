@@ -22,7 +22,8 @@ import (
 // opencodeAtLinks returns env, changed so that opencode asks before it reads or
 // changes what a link in the repository leads to outside of it. If there is such
 // a link, opencode also asks before each search, because the permission for a
-// search does not depend on where it begins.
+// search does not depend on where it begins, and before each change, because the
+// permission for a patch does not depend on where it moves files.
 func opencodeAtLinks(env []string, opt runnel.Options) []string {
 	const name = "OPENCODE_PERMISSION"
 	at := slices.IndexFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") })
@@ -47,8 +48,9 @@ func opencodeAtLinks(env []string, opt runnel.Options) []string {
 			behind[pattern] = action
 		}
 	}
+	all := map[string]string{"*": action}
 	for tool, patterns := range map[string]map[string]string{
-		"read": behind, "edit": behind, "grep": {"*": action}, "glob": {"*": action}, "list": {"*": action},
+		"read": behind, "edit": all, "grep": all, "glob": all, "list": all,
 	} {
 		if rules[tool] != "deny" {
 			rules[tool+"*"] = patterns // behind the user's own rules for the tool, which it does not replace

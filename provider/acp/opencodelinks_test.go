@@ -100,10 +100,6 @@ func TestOpencodeAsksBeforeAnEditBehindALink(t *testing.T) {
 			}
 		}
 		r.Opt.PermissionMode = runnel.ModeAcceptEdits
-		r.Play(calls(r.words().Write(r.File("new"), "x")), said)
-		if _, asked := r.DenyAll(); asked != 0 {
-			t.Error("an edit in the folder was asked about")
-		}
 		r.Play(calls(r.words().Write(r.File("link"), "evil")), said)
 		_, asked := r.DenyAll()
 		if got, err := os.ReadFile(victim); asked == 0 || string(got) != "precious\n" {
@@ -163,13 +159,14 @@ func TestPermissionsOfOpencodeAtLinks(t *testing.T) {
 	if err := os.Symlink(t.TempDir(), filepath.Join(dir, "l")); err != nil {
 		t.Fatal(err)
 	}
-	const search = `"glob*":{"*":"ask"},"grep*":{"*":"ask"},"list*":{"*":"ask"}`
+	const edit, search = `"edit*":{"*":"ask"}`, `"glob*":{"*":"ask"},"grep*":{"*":"ask"},"list*":{"*":"ask"}`
 	const behind = `{"*/l":"ask","*/l/*":"ask","l":"ask","l/*":"ask"}`
 	for name, test := range map[string]struct {
 		mode        runnel.PermissionMode
 		given, want string
 	}{
-		"default": {"", `{"edit":"ask"}`, `{"edit":"ask","edit*":` + behind + `,` + search + `,"read*":` + behind + `}`},
+		"default": {"", `{"edit":"ask"}`, `{"edit":"ask",` + edit + `,` + search + `,"read*":` + behind + `}`},
+		"edits":   {runnel.ModeAcceptEdits, `{"edit":"allow"}`, `{"edit":"allow",` + edit + `,` + search + `,"read*":` + behind + `}`},
 		"denied":  {"", `{"edit":"deny","read":"deny"}`, `{"edit":"deny",` + search + `,"read":"deny"}`},
 		"dontAsk": {runnel.ModeDontAsk, `{"edit":"deny"}`, `{"edit":"deny",` + strings.ReplaceAll(search+`,"read*":`+behind, "ask", "deny") + `}`},
 		"bypass":  {runnel.ModeBypass, `{"edit":"allow"}`, `{"edit":"allow"}`},
@@ -179,4 +176,31 @@ func TestPermissionsOfOpencodeAtLinks(t *testing.T) {
 			t.Errorf("%s: %q", name, env)
 		}
 	}
+	given := []string{`OPENCODE_PERMISSION={"edit":"allow"}`}
+	if env := opencodeAtLinks(given, runnel.Options{Dir: t.TempDir(), PermissionMode: runnel.ModeAcceptEdits}); !slices.Equal(env, given) {
+		t.Errorf("without a link: %q", env)
+	}
+}
+
+// A patch can also move a file. opencode asks about the path from which it moves
+// the file only.
+func TestOpencodeAsksBeforeItMovesAFileBehindALink(t *testing.T) {
+	agentrig.NeedLong(t)
+	eachOf(t, []string{"opencode"}, func(t *testing.T, r *rig) {
+		outside := filepath.Join(r.Home.Dir, "outside")
+		r.put(filepath.Join(outside, "a.txt"), "precious\n")
+		if err := os.Symlink(outside, r.File("link")); err != nil {
+			t.Fatal(err)
+		}
+		r.Write("in.txt", "one\n")
+		r.put(filepath.Join(r.Home.Dir, ".config", "opencode", "opencode.json"),
+			`{"provider":{"fake":{"models":{"gpt-5-fake":{"name":"G","tool_call":true,"limit":{"context":200000,"output":32000}}}}}}`) // the tool apply_patch is for such models
+		r.Opt.PermissionMode, r.Opt.Model = runnel.ModeAcceptEdits, "fake/gpt-5-fake"
+		const patch = "*** Begin Patch\n*** Update File: in.txt\n*** Move to: link/a.txt\n@@\n-one\n+evil\n*** End Patch"
+		r.Play(calls(fakemodel.Call("apply_patch", map[string]any{"patchText": patch})), said)
+		_, asked := r.DenyAll()
+		if got, err := os.ReadFile(filepath.Join(outside, "a.txt")); asked == 0 || string(got) != "precious\n" {
+			t.Errorf("asked %d times; the file behind the link is %q, %v", asked, got, err)
+		}
+	})
 }
