@@ -45,3 +45,24 @@ func TestAgentsWorkInNoOtherFolder(t *testing.T) {
 		}
 	})
 }
+
+func TestFoldersInWhichOpencodeWorks(t *testing.T) {
+	top := t.TempDir()
+	for name, refused := range map[string]bool{"100%": false, "50% off": false, "a%zz": false, "\u00e9 %C": false, "a%20b": true, "a%2Fb": true, "100%25": true} {
+		dir, link := filepath.Join(top, name), filepath.Join(top, "link")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(dir, link); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{dir, link} {
+			if err := opencodeDir(path); (err != nil) != refused {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+		if err := os.Remove(link); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

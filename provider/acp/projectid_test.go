@@ -137,3 +137,28 @@ func TestProjectIDsOfOpencode(t *testing.T) {
 		}
 	}
 }
+
+// A link to a folder leads to other repositories than the link is in. Those of the
+// user's home directory are the user's own.
+func TestProjectIDsBehindALinkAndAtHome(t *testing.T) {
+	r := &rig{&agentrig.Rig{T: t}}
+	top := t.TempDir()
+	home, dir, link := filepath.Join(top, "home"), filepath.Join(top, "home", "a", "b"), filepath.Join(top, "home", "link")
+	t.Setenv("HOME", home)
+	r.put(home+"/.git/opencode", "..")
+	r.put(dir+"/a.txt", "")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, link} {
+		if found := opencodeProject(path); found != "" {
+			t.Errorf("%s: refused because of %q", path, found)
+		}
+	}
+	r.put(home+"/a/.git/opencode", "..")
+	for _, path := range []string{dir, link} {
+		if opencodeProject(path) == "" {
+			t.Errorf("%s: not refused", path)
+		}
+	}
+}
