@@ -46,6 +46,9 @@ func (r *rig) refused() (files []string) {
 func TestUntrustedRepository(t *testing.T) {
 	eachOf(t, realagents.ACP(), func(t *testing.T, r *rig) {
 		name := r.Agent.Name
+		if name == "claude-agent-acp" { // as a release that does not know the variable, so that prompts could have files read
+			r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_DISABLE_FILE_MENTIONS=0")
+		}
 		trap := r.SetTrap()
 		var helpers []string
 		if name == "opencode" {

@@ -6,9 +6,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
 // shown searches the model's requests from index from on. is reports whether a
@@ -140,4 +142,23 @@ func (r *rig) names() (names []string) {
 		names = append(names, e.Name())
 	}
 	return names
+}
+
+// The model chooses the arguments of a skill. Claude Code asks about few skills,
+// and would read the files that the arguments of a skill name after an @.
+func TestSkillsOfClaudeReadNoMentionedFiles(t *testing.T) {
+	eachOf(t, []string{"claude-agent-acp"}, func(t *testing.T, r *rig) {
+		outside := filepath.Join(filepath.Dir(r.Home.Project), "outside.txt")
+		r.put(outside, "canary-of-skills\n")
+		for _, skill := range []string{"simplify", "run", "verify"} {
+			input := json.RawMessage(`{"skill":"` + skill + `","args":"look at \u0040` + outside + `"}`)
+			r.Play(calls(fakemodel.Block{Type: "tool_use", Name: "Skill", Input: input}), said)
+			if _, asked := r.DenyAll(); asked != 0 {
+				t.Errorf("%s was asked about %d times", input, asked)
+			}
+			if r.ModelReceived("canary-of-skills") {
+				t.Fatalf("%s: the agent read a file outside the folder", input)
+			}
+		}
+	})
 }

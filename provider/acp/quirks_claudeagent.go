@@ -29,7 +29,10 @@ func claudeAgent() *quirks {
 			passesOptions: true, passesDisallowed: true,
 			showsThinking: true,
 			environ: func(opt runnel.Options) []string {
-				env := []string{"CLAUDE_CODE_THINKING_DISPLAY=" + string(cmp.Or(opt.ThinkingDisplay, runnel.ThinkingSummarized))}
+				env := []string{
+					"CLAUDE_CODE_THINKING_DISPLAY=" + string(cmp.Or(opt.ThinkingDisplay, runnel.ThinkingSummarized)),
+					"CLAUDE_CODE_DISABLE_FILE_MENTIONS=1", // else the arguments of a skill, which the model chooses, have files read without asking
+				}
 				if !opt.Trusted {
 					env = append(env, "CLAUDE_CODE_DISABLE_CRON=1") // the scheduler sends prompts that a file of the folder contains
 				}

@@ -237,6 +237,10 @@ func environ(parent []string, opt runnel.Options) []string {
 	extra := map[string]string{
 		"CLAUDE_CODE_EAGER_FLUSH": "1", // the agent completes its file before it prints a result
 		"DISABLE_AUTOUPDATER":     "1", // no update while a conversation runs
+
+		// The agent would read, without asking, each file that the arguments of a
+		// skill name after an @. The model chooses them. 2.1.197 ignores this.
+		"CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",
 	}
 	if opt.OneTurn { // 2.1.329 would run subagents in the background, and they would be stopped with the agent
 		extra["CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"] = "1"
