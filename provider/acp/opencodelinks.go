@@ -41,10 +41,11 @@ func opencodeAtLinks(env []string, opt runnel.Options) []string {
 	}
 	behind := map[string]string{}
 	for _, n := range names {
-		if strings.HasPrefix(n, "~") || strings.HasPrefix(n, "$") {
-			n = "?" + n[1:] // opencode replaces ~ and $HOME here by the home directory
+		first := n
+		if n[0] == '~' || n[0] == '$' { // opencode would replace ~ or $HOME by the home directory
+			first = "?" + n[1:]
 		}
-		for _, pattern := range []string{n, n + "/*", "*/" + n, "*/" + n + "/*"} {
+		for _, pattern := range []string{first, first + "/*", "*/" + n, "*/" + n + "/*"} {
 			behind[pattern] = action
 		}
 	}
@@ -62,8 +63,9 @@ func opencodeAtLinks(env []string, opt runnel.Options) []string {
 // maxLinkNames bounds the bytes of the names that linksOutside returns.
 const maxLinkNames = 16 << 10
 
-// linksOutside returns the names of the links, anywhere in the repository that
-// contains dir, that lead outside of it. Every path in which one of these names is
+// linksOutside returns the names of the links, anywhere in a repository that
+// contains dir, that lead outside of it. Git ignores a .git that is no repository,
+// so every folder with one is searched. Every path in which one of these names is
 // an element may lead outside: another link may lead to the folder of the link. If
 // the names or the files are too many, if a folder cannot be listed, or if the file
 // system may know a link by another spelling of its name, linksOutside returns "*".
@@ -75,19 +77,21 @@ func linksOutside(dir string) []string {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	root, names, size, seen := repository(dir), make(map[string]bool), 0, 0
-	for queue := []string{root}; len(queue) > 0; queue = queue[1:] {
+	roots, names, size, seen := repositories(dir), make(map[string]bool), 0, 0
+	leads := func(path string) bool { // also if nothing exists there yet
+		to, same := targetOf(path)
+		return !same || slices.ContainsFunc(roots, func(root string) bool { return inside(path, root) && !inside(to, root) })
+	}
+	for queue := roots[len(roots)-1:]; len(queue) > 0; queue = queue[1:] {
 		err := eachEntry(queue[0], func(e fs.DirEntry) bool {
 			path := filepath.Join(queue[0], e.Name())
 			switch seen++; {
 			case e.IsDir():
 				queue = append(queue, path)
 			case e.Type()&fs.ModeSymlink == 0 || names[e.Name()]:
-			default:
-				if to, same := targetOf(path); !same || !inside(to, root) { // also if nothing exists there yet
-					names[e.Name()] = true
-					size += len(e.Name())
-				}
+			case leads(path):
+				names[e.Name()] = true
+				size += len(e.Name())
 			}
 			return seen <= maxBelow && size <= maxLinkNames
 		})

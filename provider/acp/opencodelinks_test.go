@@ -87,6 +87,40 @@ func TestOpencodeAsksAtLinksWithAnyName(t *testing.T) {
 	})
 }
 
+// opencode replaces ~ and $HOME at the beginning of a pattern. Git, and so
+// opencode, ignores a .git that is no repository.
+func TestLinksOutOfARepositoryAreNotFollowedWhateverTheirNames(t *testing.T) {
+	eachOf(t, []string{"opencode"}, func(t *testing.T, r *rig) {
+		outside := filepath.Join(r.Home.Dir, "outside")
+		r.put(filepath.Join(outside, "one.txt"), "canary-one\n")
+		r.git(r.Home.Project, "init", "-q")
+		r.put(r.File("sub/.git/no-repository"), "")
+		r.put(r.File("above.txt"), "canary-inside\n")
+		r.Opt.Dir = r.File("sub")
+		r.Play(calls(r.words().Read(r.File("above.txt"))), said)
+		if _, asked := r.DenyAll(); asked != 0 || !r.ModelReceived("canary-inside") {
+			t.Errorf("the folder is in no repository, or opencode asked %d times", asked)
+		}
+		r.Close()
+		names := []string{"~", "$HOME", "$HOMEa", "$a", "~a", "above"}
+		for _, name := range names {
+			if err := os.Symlink(outside, r.File(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.Open()
+		for _, name := range names {
+			r.Play(calls(r.words().Read(r.File(name+"/one.txt"))), said)
+			if _, asked := r.DenyAll(); asked == 0 {
+				t.Errorf("%s was not asked about", name)
+			}
+		}
+		if r.ModelReceived("canary-one") {
+			t.Error("the model received a file behind a link")
+		}
+	})
+}
+
 // With acceptEdits, opencode does not ask before an edit. A link leads it to
 // files outside of the folder.
 func TestOpencodeAsksBeforeAnEditBehindALink(t *testing.T) {

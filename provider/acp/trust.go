@@ -180,18 +180,24 @@ func outermost(dir, home string) string {
 }
 
 // repository returns the root of the innermost repository around dir, or dir if
-// there is none. Like outermost, it ignores the home directory, which holds the
-// user's own files, and all directories above. An empty .git is not a
-// repository: Codex's sandbox leaves one in the folder for temporary files.
-func repository(dir string) string {
+// there is none.
+func repository(dir string) string { return repositories(dir)[0] }
+
+// repositories returns the folders, from dir upward, that may be the root of the
+// repository around dir, or dir if there is none. Git ignores a .git that is no
+// repository, and then uses one further up. Like outermost, repositories ignores
+// the home directory, which holds the user's own files, and all directories above.
+// An empty .git is not a repository: Codex's sandbox leaves one in the folder for
+// temporary files.
+func repositories(dir string) (roots []string) {
 	home := userHome()
 	for at := dir; at != home; {
 		git := filepath.Join(at, ".git")
-		if entries, err := os.ReadDir(git); len(entries) > 0 || errors.Is(err, fs.ErrPermission) { // git need not list it
-			return at
-		}
-		if info, err := os.Lstat(git); err == nil && !info.IsDir() { // a worktree or a submodule
-			return at
+		entries, err := os.ReadDir(git)
+		info, err2 := os.Lstat(git)
+		isDir := len(entries) > 0 || errors.Is(err, fs.ErrPermission) // git need not list it
+		if isDir || err2 == nil && !info.IsDir() {                    // a file in a worktree or a submodule
+			roots = append(roots, at)
 		}
 		up := filepath.Dir(at)
 		if up == at {
@@ -199,7 +205,10 @@ func repository(dir string) string {
 		}
 		at = up
 	}
-	return dir
+	if len(roots) == 0 {
+		return []string{dir}
+	}
+	return roots
 }
 
 // userHome returns the real path of the home directory. If there is none, it
