@@ -262,6 +262,11 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	if f := p.agent.quirks().startup.atLinks; f != nil && !opt.Trusted && !opt.Sandbox.IsOn() {
 		env = f(env, opt)
 	}
+	if f := p.agent.quirks().startup.askFirst; f != nil && !opt.Sandbox.IsOn() {
+		if env, err = f(env, opt); err != nil {
+			return nil, err
+		}
+	}
 	if f := p.agent.quirks().startup.noHelpers; f != nil && !opt.Trusted {
 		if env, err = f(env); err != nil {
 			return nil, err

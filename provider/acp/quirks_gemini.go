@@ -31,6 +31,7 @@ func gemini() *quirks {
 			waitResumable: geminiWaitResumable,
 			linkInState:   geminiLink,
 			environ:       geminiTrust,
+			askFirst:      geminiAskFirst,
 
 			keyLogin: "gemini-api-key", settingsFile: inHome(".gemini", "settings.json"),
 		},

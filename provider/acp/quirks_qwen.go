@@ -29,6 +29,7 @@ func qwen() *quirks {
 				return settingsIn(env, ".qwen", []string{"QWEN_HOME"}, "/etc/qwen-code")
 			},
 			linkInState: qwenLink,
+			askFirst:    qwenAskFirst,
 
 			keyLogin: "openai", settingsFile: inHome(".qwen", "settings.json"),
 

@@ -1,0 +1,156 @@
+package acp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/translate"
+)
+
+// Gemini CLI and Qwen Code run a command without asking if they believe that it
+// only reads files. They read its words in another way than the shell: Qwen Code
+// 0.24.4 runs any program with find . -ex""ec, and Gemini CLI 0.61.0 writes any
+// file with uniq a.txt {/path,}. So Runnel adds a rule to their default settings,
+// by which they ask before each command. Rules of the user still apply.
+
+// A defaultSettings describes the file with the default settings of an agent for
+// all users of a machine.
+type defaultSettings struct {
+	variable string            // names the file
+	settings string            // variable that names the settings for all users, which the file lies beside
+	folders  map[string]string // folder of both if no variable names them, by operating system; "" is for all others
+}
+
+var (
+	geminiDefaults = defaultSettings{"GEMINI_CLI_SYSTEM_DEFAULTS_PATH", "GEMINI_CLI_SYSTEM_SETTINGS_PATH", map[string]string{
+		"darwin": "/Library/Application Support/GeminiCli", "windows": `C:\ProgramData\gemini-cli`, "": "/etc/gemini-cli",
+	}}
+	qwenDefaults = defaultSettings{"QWEN_CODE_SYSTEM_DEFAULTS_PATH", "QWEN_CODE_SYSTEM_SETTINGS_PATH", map[string]string{
+		"darwin": "/Library/Application Support/QwenCode", "windows": `C:\ProgramData\qwen-code`, "": "/etc/qwen-code",
+	}}
+)
+
+// geminiAsks is a policy with which Gemini CLI asks before each command. A rule
+// without argsPattern would not do that. The modes plan and yolo have rules of
+// their own. Every rule of the user, such as one for the session, has a higher
+// priority.
+const geminiAsks = `[[rule]]
+toolName = "run_shell_command"
+argsPattern = ".*"
+decision = "ask_user"
+priority = 0
+modes = ["default", "autoEdit"]
+`
+
+// geminiAskFirst returns env, changed so that Gemini CLI asks before each command.
+func geminiAskFirst(env []string, _ runnel.Options) ([]string, error) {
+	policy, err := agentconn.KeepSettings("ask.toml", []byte(geminiAsks))
+	if err != nil {
+		return nil, err
+	}
+	// A list of policies replaces the folder of the user's policies.
+	own := filepath.Join(filepath.Dir(geminiStored(env)), "policies")
+	return geminiDefaults.change(env, func(settings map[string]json.RawMessage) error {
+		return appendTo(settings, "policyPaths", own, policy)
+	})
+}
+
+// qwenAskFirst returns env, changed so that Qwen Code asks before each command,
+// except in the mode bypass.
+func qwenAskFirst(env []string, opt runnel.Options) ([]string, error) {
+	if opt.PermissionMode == runnel.ModeBypass {
+		return env, nil
+	}
+	return qwenDefaults.change(env, func(settings map[string]json.RawMessage) error {
+		permissions := map[string]json.RawMessage{}
+		if given := settings["permissions"]; given != nil {
+			if err := json.Unmarshal(given, &permissions); err != nil {
+				return err
+			}
+		}
+		err := appendTo(permissions, "ask", "run_shell_command", "monitor")
+		settings["permissions"] = translate.Object(permissions)
+		return err
+	})
+}
+
+// appendTo appends values to a list in settings.
+func appendTo(settings map[string]json.RawMessage, name string, values ...string) error {
+	var list []json.RawMessage
+	if given := settings[name]; given != nil {
+		if err := json.Unmarshal(given, &list); err != nil {
+			return err
+		}
+	}
+	for _, v := range values {
+		b, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		list = append(list, b)
+	}
+	b, err := json.Marshal(list)
+	settings[name] = b
+	return err
+}
+
+// change returns env, changed so that it names a file that has the machine's
+// default settings with a change.
+func (d defaultSettings) change(env []string, do func(settings map[string]json.RawMessage) error) ([]string, error) {
+	path := ""
+	for _, e := range env {
+		if v, ok := variable(e, d.settings); ok && v != "" && path == "" {
+			path = filepath.Join(filepath.Dir(v), "system-defaults.json")
+		}
+		if v, ok := variable(e, d.variable); ok && v != "" {
+			path = v
+			break
+		}
+	}
+	if path == "" {
+		folder, ok := d.folders[runtime.GOOS]
+		if !ok {
+			folder = d.folders[""]
+		}
+		path = filepath.Join(folder, "system-defaults.json")
+	}
+	settings := map[string]json.RawMessage{}
+	given, err := readPlain(path)
+	if err == nil && len(bytes.TrimSpace(given)) > 0 {
+		err = json.Unmarshal(given, &settings)
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = do(settings)
+	}
+	if err != nil {
+		return nil, runnel.Fail(runnel.SessionCreateFailed, "The default settings "+text.OneLine(path, 500)+" are not a JSON object that Runnel can read, so Runnel cannot make the agent ask before it runs commands. "+
+			"Check the file, and remove comments and trailing commas from it", err)
+	}
+	changed, err := agentconn.KeepSettings("defaults.json", translate.Object(settings))
+	if err != nil {
+		return nil, err
+	}
+	return agentconn.SetVariable(env, d.variable, changed), nil
+}
+
+// readPlain reads a regular file of at most maxSettings bytes.
+func readPlain(path string) ([]byte, error) {
+	f, st, err := agentconn.OpenPlain(os.OpenFile, path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if st.Size() > maxSettings {
+		return nil, errors.New("the file is too large")
+	}
+	return io.ReadAll(io.LimitReader(f, maxSettings))
+}

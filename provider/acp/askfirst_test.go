@@ -1,0 +1,116 @@
+package acp
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/agentrig"
+)
+
+// An agent that takes a command for one that only reads may read its words in
+// another way than the shell, which then runs or writes anything.
+func TestCommandsThatSeemToReadAreAskedAbout(t *testing.T) {
+	eachOf(t, []string{"gemini", "qwen"}, func(t *testing.T, r *rig) {
+		outside := filepath.Join(r.Home.Dir, "outside")
+		r.put(filepath.Join(outside, "secret.txt"), "canary-outside\n")
+		r.Write("a.txt", "alpha\n")
+		r.git(r.Home.Project, "init", "-q")
+		r.git(r.Home.Project, "add", ".")
+		commands := []string{
+			"find . -ex''ec touch " + outside + "/found \\;",
+			"git grep --open='touch " + outside + "/opened' alpha",
+			"uniq a.txt {" + outside + "/written,}",
+			"cat {" + outside + "/secret.txt,}",
+			"cat " + outside + "/secret.txt",
+		}
+		for _, mode := range []runnel.PermissionMode{runnel.ModeDefault, runnel.ModeAcceptEdits} {
+			r.Opt.PermissionMode = mode
+			r.Open()
+			for _, command := range commands {
+				r.Play(calls(r.words().Shell(command)), said)
+				if _, asked := r.DenyAll(); asked == 0 {
+					t.Errorf("%s: %s was not asked about", mode, command)
+				}
+			}
+			r.Close()
+		}
+		if left, err := os.ReadDir(outside); err != nil || len(left) != 1 {
+			t.Errorf("commands that were denied left %v, %v", left, err)
+		}
+		if r.ModelReceived("canary-outside") {
+			t.Error("the model received a file outside of the folder")
+		}
+	})
+}
+
+func TestAskingBeforeCommandsKeepsTheDefaultSettings(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	given := filepath.Join(t.TempDir(), "system-defaults.json")
+	for name, test := range map[string]struct{ text, want string }{
+		"none":     {"", `{"permissions":{"ask":["run_shell_command","monitor"]}}`},
+		"others":   {`{"a":1,"permissions":{"ask":["x"],"deny":["y"]}}`, `{"a":1,"permissions":{"ask":["x","run_shell_command","monitor"],"deny":["y"]}}`},
+		"comments": {`{} // none`, ""},
+		"list":     {`[]`, ""},
+		"no list":  {`{"permissions":{"ask":"x"}}`, ""},
+	} {
+		if err := os.WriteFile(given, []byte(test.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, variable := range []string{"QWEN_CODE_SYSTEM_DEFAULTS_PATH=" + given, "QWEN_CODE_SYSTEM_SETTINGS_PATH=" + filepath.Join(filepath.Dir(given), "settings.json")} {
+			for range 2 { // the second file is the first one
+				env, err := qwenAskFirst([]string{"A=b", variable}, runnel.Options{})
+				if test.want == "" {
+					if runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), given) {
+						t.Errorf("%s: %v", name, err)
+					}
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				path := strings.TrimPrefix(env[len(env)-1], "QWEN_CODE_SYSTEM_DEFAULTS_PATH=")
+				if got, err := os.ReadFile(path); string(got) != test.want {
+					t.Errorf("%s: %s, %v", name, got, err)
+				}
+			}
+		}
+	}
+	env := []string{"A=b"}
+	if got, err := qwenAskFirst(env, runnel.Options{PermissionMode: runnel.ModeBypass}); err != nil || !slices.Equal(got, env) {
+		t.Errorf("bypass: %q, %v", got, err)
+	}
+}
+
+func TestPoliciesOfGeminiAreThoseOfTheUserAndOurs(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	home := t.TempDir()
+	env, err := geminiAskFirst([]string{"HOME=" + home, "GEMINI_CLI_SYSTEM_DEFAULTS_PATH=" + filepath.Join(home, "none")}, runnel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(strings.TrimPrefix(env[len(env)-1], "GEMINI_CLI_SYSTEM_DEFAULTS_PATH="))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Paths []string `json:"policyPaths"`
+	}
+	if err := json.Unmarshal(text, &got); err != nil || len(got.Paths) != 2 || got.Paths[0] != filepath.Join(home, ".gemini", "policies") || !agentrig.Exists(got.Paths[1]) {
+		t.Errorf("%s, %v", text, err)
+	}
+	if err := os.WriteFile(got.Paths[1], []byte("changed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if path, err := agentconn.KeepSettings("ask.toml", []byte(geminiAsks)); err != nil || path != got.Paths[1] {
+		t.Fatal(path, err)
+	}
+	if text, err := os.ReadFile(got.Paths[1]); string(text) != geminiAsks {
+		t.Errorf("%s, %v", text, err)
+	}
+}
