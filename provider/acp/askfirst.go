@@ -52,7 +52,7 @@ modes = ["default", "autoEdit"]
 `
 
 // geminiAskFirst returns env, changed so that Gemini CLI asks before each command.
-func geminiAskFirst(env []string, _ runnel.Options) ([]string, error) {
+func geminiAskFirst(env []string) ([]string, error) {
 	policy, err := agentconn.KeepSettings("ask.toml", []byte(geminiAsks))
 	if err != nil {
 		return nil, err
@@ -64,12 +64,9 @@ func geminiAskFirst(env []string, _ runnel.Options) ([]string, error) {
 	})
 }
 
-// qwenAskFirst returns env, changed so that Qwen Code asks before each command,
-// except in the mode bypass.
-func qwenAskFirst(env []string, opt runnel.Options) ([]string, error) {
-	if opt.PermissionMode == runnel.ModeBypass {
-		return env, nil
-	}
+// qwenAskFirst returns env, changed so that Qwen Code asks before each command. In
+// the mode yolo it does not ask nevertheless.
+func qwenAskFirst(env []string) ([]string, error) {
 	return qwenDefaults.change(env, func(settings map[string]json.RawMessage) error {
 		permissions := map[string]json.RawMessage{}
 		if given := settings["permissions"]; given != nil {

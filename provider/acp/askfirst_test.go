@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -64,7 +63,7 @@ func TestAskingBeforeCommandsKeepsTheDefaultSettings(t *testing.T) {
 		}
 		for _, variable := range []string{"QWEN_CODE_SYSTEM_DEFAULTS_PATH=" + given, "QWEN_CODE_SYSTEM_SETTINGS_PATH=" + filepath.Join(filepath.Dir(given), "settings.json")} {
 			for range 2 { // the second file is the first one
-				env, err := qwenAskFirst([]string{"A=b", variable}, runnel.Options{})
+				env, err := qwenAskFirst([]string{"A=b", variable})
 				if test.want == "" {
 					if runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), given) {
 						t.Errorf("%s: %v", name, err)
@@ -81,16 +80,32 @@ func TestAskingBeforeCommandsKeepsTheDefaultSettings(t *testing.T) {
 			}
 		}
 	}
-	env := []string{"A=b"}
-	if got, err := qwenAskFirst(env, runnel.Options{PermissionMode: runnel.ModeBypass}); err != nil || !slices.Equal(got, env) {
-		t.Errorf("bypass: %q, %v", got, err)
-	}
+}
+
+// A session that began in the mode bypass asks once its mode is another one.
+func TestCommandsAreAskedAboutAfterBypass(t *testing.T) {
+	agentrig.NeedLong(t)
+	eachOf(t, []string{"gemini", "qwen"}, func(t *testing.T, r *rig) {
+		r.Opt.PermissionMode, r.Opt.AllowBypass = runnel.ModeBypass, true
+		r.Open()
+		r.Play(calls(r.words().Shell("touch made")), said)
+		if _, asked := r.DenyAll(); asked != 0 || !agentrig.Exists(r.File("made")) {
+			t.Errorf("with bypass, the agent asked %d times", asked)
+		}
+		if err := r.Conn.(runnel.ModeSetter).SetPermissionMode(t.Context(), runnel.ModeDefault); err != nil {
+			t.Fatal(err)
+		}
+		r.Play(calls(r.words().Shell("ls")), said)
+		if _, asked := r.DenyAll(); asked == 0 {
+			t.Error("the agent did not ask")
+		}
+	})
 }
 
 func TestPoliciesOfGeminiAreThoseOfTheUserAndOurs(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	home := t.TempDir()
-	env, err := geminiAskFirst([]string{"HOME=" + home, "GEMINI_CLI_SYSTEM_DEFAULTS_PATH=" + filepath.Join(home, "none")}, runnel.Options{})
+	env, err := geminiAskFirst([]string{"HOME=" + home, "GEMINI_CLI_SYSTEM_DEFAULTS_PATH=" + filepath.Join(home, "none")})
 	if err != nil {
 		t.Fatal(err)
 	}

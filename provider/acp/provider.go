@@ -263,7 +263,7 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 		env = f(env, opt)
 	}
 	if f := p.agent.quirks().startup.askFirst; f != nil && !opt.Sandbox.IsOn() {
-		if env, err = f(env, opt); err != nil {
+		if env, err = f(env); err != nil {
 			return nil, err
 		}
 	}

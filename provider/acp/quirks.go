@@ -99,7 +99,7 @@ type startupQuirks struct {
 	// askFirst returns env, changed so that the agent asks before each command. It
 	// is for agents that run a command without asking if they believe that it only
 	// reads.
-	askFirst func(env []string, opt runnel.Options) ([]string, error)
+	askFirst func(env []string) ([]string, error)
 	// atLinks returns env, changed so that the agent asks before it follows a link
 	// out of an untrusted folder.
 	atLinks func(env []string, opt runnel.Options) []string
