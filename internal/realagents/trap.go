@@ -54,7 +54,7 @@ func (h Home) Trap(t testing.TB, elsewhere string) *Trap {
 // links are the repository's symbolic links to a file outside of it. The
 // repository's own files for the model import notes.md.
 var links = []string{
-	"AGENTS.md", "COPILOT.md", "notes.md", ".claude/rules/link.md",
+	"AGENTS.md", "COPILOT.md", "notes.md", ".claude/commands/link.md", ".claude/rules/link.md",
 	"sub/AGENTS.md", "sub/CLAUDE.md", "sub/CONTEXT.md", "sub/GEMINI.md", "sub/QWEN.md",
 }
 

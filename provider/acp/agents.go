@@ -120,7 +120,7 @@ var agents = []Agent{
 		},
 		ContextFiles: []string{ // the agent reads these even with --no-custom-instructions
 			"AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md", ".github/instructions",
-			".github/skills", ".agents/skills", ".claude/skills", ".claude/rules",
+			".github/skills", ".agents/skills", ".claude/skills", ".claude/commands", ".claude/rules",
 		},
 		Resumes: true, Loads: true, Lists: true, // 1.0.102 offers no reasoning efforts
 	},
