@@ -31,17 +31,30 @@ func KeepSettings(name string, content []byte) (string, error) {
 	}
 	if err == nil {
 		path := filepath.Join(dir, fmt.Sprintf("%x-%s", sha256.Sum256(content), name))
-		for range 2 {
-			given, e := private.ReadFile(path, private.Nothing, maxKeptSettings)
-			if e == nil && bytes.Equal(given, content) {
-				return path, nil
-			}
-			_ = os.Remove(path) // another program changed it, or it is missing
-			err = private.Create(path, content)
+		given, e := private.ReadFile(path, private.Nothing, maxKeptSettings)
+		if e != nil || !bytes.Equal(given, content) { // missing, or another program changed it
+			err = replaceFile(path, content)
 		}
 		if err == nil {
-			err = errors.New("another program changes " + path)
+			return path, nil
 		}
 	}
 	return "", runnel.Fail(runnel.SessionCreateFailed, "Runnel cannot write settings for the agent to the folder for caches", err)
+}
+
+// replaceFile writes a file that only this user can read. Whoever reads path
+// meanwhile finds all of a file.
+func replaceFile(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".settings-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
 }
