@@ -42,8 +42,8 @@ func KeepSettings(name string, content []byte) (string, error) {
 	return "", runnel.Fail(runnel.SessionCreateFailed, "Runnel cannot write settings for the agent to the folder for caches", err)
 }
 
-// replaceFile writes a file that only this user can read. Whoever reads path
-// meanwhile finds all of a file.
+// replaceFile writes a file that only this user can read. A program that reads
+// path meanwhile finds the whole old file or the whole new one.
 func replaceFile(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".settings-*") // mode 0600
 	if err != nil {
