@@ -241,6 +241,11 @@ func environ(parent []string, opt runnel.Options) []string {
 		// The agent would read, without asking, each file that the arguments of a
 		// skill name after an @. The model chooses them. 2.1.197 ignores this.
 		"CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",
+
+		// The model would list all other sessions of the user, in every project,
+		// and send them messages, without asking. 2.1.197 has no such messages.
+		// Messages to the session's own subagents remain.
+		"CLAUDE_CODE_HARBOR_KITE": "0",
 	}
 	if opt.OneTurn { // 2.1.329 would run subagents in the background, and they would be stopped with the agent
 		extra["CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"] = "1"
