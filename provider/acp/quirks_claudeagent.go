@@ -32,6 +32,7 @@ func claudeAgent() *quirks {
 				env := []string{
 					"CLAUDE_CODE_THINKING_DISPLAY=" + string(cmp.Or(opt.ThinkingDisplay, runnel.ThinkingSummarized)),
 					"CLAUDE_CODE_DISABLE_FILE_MENTIONS=1", // else the arguments of a skill, which the model chooses, have files read without asking
+					"CLAUDE_CODE_HARBOR_KITE=0",           // else the model lists and messages the user's other sessions without asking
 				}
 				if !opt.Trusted {
 					env = append(env, "CLAUDE_CODE_DISABLE_CRON=1") // the scheduler sends prompts that a file of the folder contains
@@ -118,9 +119,11 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 	if len(disallowed) > 0 {
 		options["disallowedTools"] = disallowed
 	}
-	if opt.Delegation == runnel.DelegateAsking { // by default the agent does not ask
-		options["settings"] = map[string]any{"permissions": map[string]any{"ask": claudeSubagents}}
+	settings := map[string]any{"crossSessionInbound": "refuse"} // a message from another session would begin a turn
+	if opt.Delegation == runnel.DelegateAsking {                // by default the agent does not ask
+		settings["permissions"] = map[string]any{"ask": claudeSubagents}
 	}
+	options["settings"] = settings
 	if len(opt.Tools) > 0 {
 		options["tools"] = opt.Tools
 	}
