@@ -9,6 +9,7 @@ package acp
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"iter"
 	"os"
 	"slices"
@@ -256,6 +257,7 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 				"and an agent in a sandbox could have made one. "+why.next)
 		}
 	}
+	env = withPassword(env, p.agent.quirks().startup.password)
 	if f := p.agent.quirks().startup.pinGit; f != nil && !opt.Trusted {
 		env = f(env, agentconn.GitPins(ctx, env, opt))
 	}
@@ -287,6 +289,17 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 		return nil, err
 	}
 	return c, nil
+}
+
+// withPassword returns env with a random password in the variable, unless env has
+// one or the name is empty. The password is one of the kinds that are removed from
+// events, also if the agent prints its environment.
+func withPassword(env []string, name string) []string {
+	given := func(e string) bool { return strings.HasPrefix(e, name+"=") && e != name+"=" }
+	if name == "" || slices.ContainsFunc(env, given) {
+		return env
+	}
+	return agentconn.SetVariable(env, name, "rnl_"+rand.Text())
 }
 
 // command returns the program to run and its arguments. No part of them comes

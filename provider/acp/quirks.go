@@ -103,6 +103,9 @@ type startupQuirks struct {
 	// atLinks returns env, changed so that the agent asks before it follows a link
 	// out of an untrusted folder.
 	atLinks func(env []string, opt runnel.Options) []string
+	// password names the variable with the password of the HTTP server that the
+	// agent starts on loopback and uses itself; "" if it starts none.
+	password string
 	// pinGit returns env, changed so that the commands of the agent get the
 	// variables in pins. It is for agents that may not pass all of their
 	// variables to commands.
