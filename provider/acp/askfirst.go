@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -68,16 +69,72 @@ func geminiAskFirst(env []string) ([]string, error) {
 // the mode yolo it does not ask nevertheless.
 func qwenAskFirst(env []string) ([]string, error) {
 	return qwenDefaults.change(env, func(settings map[string]json.RawMessage) error {
-		permissions := map[string]json.RawMessage{}
-		if given := settings["permissions"]; given != nil {
-			if err := json.Unmarshal(given, &permissions); err != nil {
-				return err
-			}
-		}
-		err := appendTo(permissions, "ask", "run_shell_command", "monitor")
-		settings["permissions"] = translate.Object(permissions)
-		return err
+		return permit(settings, "ask", "run_shell_command", "monitor")
 	})
+}
+
+// geminiAlone is a policy with which Gemini CLI starts no subagent. By itself, it
+// starts its own subagents without asking (0.61.0).
+const geminiAlone = `[[rule]]
+toolName = "invoke_agent"
+decision = "deny"
+priority = 999
+`
+
+// geminiNeverDelegates returns env, changed so that Gemini CLI starts no subagents.
+func geminiNeverDelegates(env []string) ([]string, error) {
+	policy, err := agentconn.KeepSettings("alone.toml", []byte(geminiAlone))
+	if err != nil {
+		return nil, err
+	}
+	own := filepath.Join(filepath.Dir(geminiStored(env)), "policies")
+	return geminiDefaults.change(env, func(settings map[string]json.RawMessage) error {
+		return appendTo(settings, "policyPaths", own, policy)
+	})
+}
+
+// qwenNeverDelegates returns env, changed so that Qwen Code starts no subagents. By
+// itself, it asks before that in the mode default only (0.24.4).
+func qwenNeverDelegates(env []string) ([]string, error) {
+	return qwenDefaults.change(env, func(settings map[string]json.RawMessage) error {
+		return permit(settings, "deny", "agent")
+	})
+}
+
+// keptSettings returns the files of [agentconn.KeepSettings] that Gemini CLI or
+// Qwen Code reads with this environment.
+func keptSettings(env []string) (paths []string) {
+	for _, d := range []defaultSettings{geminiDefaults, qwenDefaults} {
+		for _, e := range env {
+			path, ok := variable(e, d.variable)
+			if !ok {
+				continue
+			}
+			b, err := readPlain(path)
+			if err != nil {
+				continue // the agent then finds no such file in its sandbox
+			}
+			named := translate.DecodeLenient[struct {
+				Policies []string `json:"policyPaths"`
+			}](b).Policies
+			paths = append(paths, path)
+			paths = append(paths, slices.DeleteFunc(named, func(p string) bool { return filepath.Dir(p) != filepath.Dir(path) })...)
+		}
+	}
+	return paths
+}
+
+// permit appends tools to a list of the permissions in settings of Qwen Code.
+func permit(settings map[string]json.RawMessage, list string, tools ...string) error {
+	permissions := map[string]json.RawMessage{}
+	if given := settings["permissions"]; given != nil {
+		if err := json.Unmarshal(given, &permissions); err != nil {
+			return err
+		}
+	}
+	err := appendTo(permissions, list, tools...)
+	settings["permissions"] = translate.Object(permissions)
+	return err
 }
 
 // appendTo appends values to a list in settings.

@@ -277,18 +277,40 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	if f := p.agent.quirks().startup.startModel; f != nil && opt.Model != "" {
 		env = f(env, opt.Model)
 	}
-	if f := p.agent.quirks().startup.noSubagents; f != nil && opt.Delegation == runnel.DelegateNever {
-		env = f(env)
+	box := p.agent.enclosure(env, opt.Dir)
+	if opt.Delegation == runnel.DelegateNever {
+		if env, args, err = p.neverDelegates(env, args, box); err != nil {
+			return nil, err
+		}
 	}
 	opt.Limits = p.limits
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir, own: p.own}
 	c.Conn, err = agentconn.Start(ctx, agentconn.Command{
-		Path: path, Args: args, Env: env, Mark: "ACP_" + proc.MarkSuffix, Elsewhere: true, Enclosure: p.agent.enclosure(env, opt.Dir), Broker: b,
+		Path: path, Args: args, Env: env, Mark: "ACP_" + proc.MarkSuffix, Elsewhere: true, Enclosure: box, Broker: b,
 	}, p.agent.conn(), c.tr, opt)
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// neverDelegates returns the environment and the arguments with which the agent
+// starts no subagents. It adds to box what the agent then reads in a sandbox.
+func (p *provider) neverDelegates(env, args []string, box *agentconn.Enclosure) ([]string, []string, error) {
+	q := p.agent.quirks().startup
+	if q.noSubagents != nil {
+		env = q.noSubagents(env)
+	}
+	if q.neverDelegates != nil {
+		var err error
+		if env, err = q.neverDelegates(env); err != nil {
+			return nil, nil, err
+		}
+		if box != nil {
+			box.Read = append(box.Read, keptSettings(env)...)
+		}
+	}
+	return env, slices.Concat(args, q.noSubagentArgs), nil
 }
 
 // withPassword returns env with a random password in the variable, unless env has

@@ -92,6 +92,12 @@ type startupQuirks struct {
 	// noSubagents returns env, changed so that the agent offers the model no
 	// tools for subagents.
 	noSubagents func(env []string) []string
+	// neverDelegates does the same as noSubagents, for agents that take this from
+	// files of agentconn.KeepSettings.
+	neverDelegates func(env []string) ([]string, error)
+	// noSubagentArgs are further arguments, by which the agent offers the model no
+	// tools for subagents.
+	noSubagentArgs []string
 	// noHelpers returns env, changed so that the agent starts no language
 	// servers and no formatters. It is for agents that run those of an untrusted
 	// folder.

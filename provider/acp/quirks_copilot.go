@@ -29,6 +29,9 @@ func copilot() *quirks {
 			},
 			bypass:         []setting{{"allow_all", "on"}, {"mode", copilotMode + "autopilot"}},
 			noStdioServers: true,
+			noSubagentArgs: []string{"--excluded-tools=task"},
+			subagentTools:  []string{"task"}, subagentKey: "agent_type",
+			delegations: []runnel.Delegation{runnel.DelegateNever},
 			startModel: func(env []string, model string) []string {
 				return agentconn.SetVariable(env, "COPILOT_MODEL", model)
 			},

@@ -33,6 +33,10 @@ func gemini() *quirks {
 			environ:       geminiTrust,
 			askFirst:      geminiAskFirst,
 
+			neverDelegates: geminiNeverDelegates,
+			subagentTools:  []string{"invoke_agent"}, subagentKey: "agent_name",
+			delegations: []runnel.Delegation{runnel.DelegateNever},
+
 			keyLogin: "gemini-api-key", settingsFile: inHome(".gemini", "settings.json"),
 		},
 		live: liveQuirks{

@@ -33,7 +33,9 @@ func qwen() *quirks {
 
 			keyLogin: "openai", settingsFile: inHome(".qwen", "settings.json"),
 
-			subagentTools: []string{"agent"}, subagentKey: "subagent_type", // asks in mode default, unless the user's settings allow it
+			subagentTools: []string{"agent"}, subagentKey: "subagent_type",
+			neverDelegates: qwenNeverDelegates,
+			delegations:    []runnel.Delegation{runnel.DelegateNever},
 		},
 		live: liveQuirks{
 			noBlobs:    true, // the agent accepts a document, but does not pass it to the model
