@@ -283,6 +283,11 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 			return nil, err
 		}
 	}
+	if prefix := p.agent.quirks().startup.claimTemp; prefix != "" && !opt.Sandbox.IsOn() {
+		if err := agentconn.ClaimTemp(env, p.DisplayName(), prefix); err != nil {
+			return nil, err
+		}
+	}
 	opt.Limits = p.limits
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir, own: p.own}
 	c.Conn, err = agentconn.Start(ctx, agentconn.Command{

@@ -95,6 +95,9 @@ type startupQuirks struct {
 	// neverDelegates does the same as noSubagents, for agents that take this from
 	// files of agentconn.KeepSettings.
 	neverDelegates func(env []string) ([]string, error)
+	// claimTemp is the argument prefix of agentconn.ClaimTemp; "": the agent has no
+	// such folder.
+	claimTemp string
 	// noSubagentArgs are further arguments, by which the agent offers the model no
 	// tools for subagents.
 	noSubagentArgs []string

@@ -38,7 +38,8 @@ func codexACP() *quirks {
 				}
 				return nil
 			},
-			pinGit: codexPins,
+			pinGit:    codexPins,
+			claimTemp: "codex-bwrap-synthetic-mount-targets-",
 			contextSettings: func(env []string) []string {
 				paths := []string{inHome(".codex", "config.toml")(env)}
 				for _, e := range env {

@@ -113,6 +113,8 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) 
 	args, opt.Tap = append(args, login.args()...), login.tap(opt.Tap)
 	if opt.Sandbox.IsOn() {
 		args = append(args, quiet()...)
+	} else if err := agentconn.ClaimTemp(env, product.Name, tempPrefix); err != nil {
+		return nil, err
 	}
 	tr := newTranslator()
 	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: args, Env: env, Mark: mark, Elsewhere: true, Enclosure: enclosure(env), Broker: login.broker}, product, tr, opt)
@@ -129,6 +131,11 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) 
 // mark is the environment variable by which the supervisor finds the processes
 // that it started.
 const mark = "CODEX_" + proc.MarkSuffix
+
+// tempPrefix is the name, without the number of the user, of a folder for temporary
+// files in which Codex writes through links before each command that it runs in its
+// own sandbox (0.169.0, Linux).
+const tempPrefix = "codex-bwrap-synthetic-mount-targets-"
 
 // Adopt implements [runnel.Adopter].
 func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, runnel.Backlog, error) {

@@ -1,0 +1,39 @@
+package agentconn
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/text"
+)
+
+// ClaimTemp creates a folder in that for temporary files, so that no other user
+// can create it. It is for an agent that follows links there and does not check
+// who owns the folder. prefix is its name without the number of the user, env is
+// the environment of the agent. ClaimTemp fails with SessionCreateFailed if another
+// user can write to the folder.
+func ClaimTemp(env []string, agent, prefix string) error {
+	dir, _ := lookup(env, "TMPDIR")
+	if dir == "" {
+		dir = "/tmp"
+	}
+	path := filepath.Join(dir, prefix+strconv.Itoa(os.Geteuid()))
+	err := os.Mkdir(path, 0o700)
+	if !errors.Is(err, fs.ErrExist) {
+		return nil // if it cannot be created here, the agent cannot create it either
+	}
+	info, err := os.Lstat(path)
+	if err == nil {
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if ok && info.IsDir() && int(st.Uid) == os.Geteuid() && info.Mode()&0o022 == 0 {
+			return nil
+		}
+	}
+	return runnel.Fail(runnel.SessionCreateFailed, "Another user can write to "+text.OneLine(path, 500)+". "+agent+" would follow links there, and empty your files. "+
+		"Remove that folder, or set TMPDIR to a folder of your own for the server.", err)
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package agentconn
+
+// ClaimTemp does nothing: the folder is used on Linux only.
+func ClaimTemp(_ []string, _, _ string) error { return nil }
