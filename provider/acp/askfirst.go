@@ -69,7 +69,10 @@ func geminiAskFirst(env []string) ([]string, error) {
 // the mode yolo it does not ask nevertheless.
 func qwenAskFirst(env []string) ([]string, error) {
 	return qwenDefaults.change(env, func(settings map[string]json.RawMessage) error {
-		return permit(settings, "ask", "run_shell_command", "monitor")
+		if err := permit(settings, "ask", "run_shell_command", "monitor"); err != nil {
+			return err
+		}
+		return qwenUnseen(settings)
 	})
 }
 
@@ -122,6 +125,23 @@ func keptSettings(env []string) (paths []string) {
 		}
 	}
 	return paths
+}
+
+// qwenUnseen adds to settings of Qwen Code that it neither sees the other Qwen Codes of
+// the user nor sends them messages, which it would do without asking (0.24.4). In
+// a sandbox it finds none.
+func qwenUnseen(settings map[string]json.RawMessage) error {
+	agents := map[string]json.RawMessage{}
+	if given := settings["agents"]; given != nil {
+		if err := json.Unmarshal(given, &agents); err != nil {
+			return err
+		}
+	}
+	if agents["crossSessionMessaging"] == nil {
+		agents["crossSessionMessaging"] = json.RawMessage("false")
+	}
+	settings["agents"] = translate.Object(agents)
+	return nil
 }
 
 // permit appends tools to a list of the permissions in settings of Qwen Code.

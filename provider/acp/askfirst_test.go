@@ -52,11 +52,13 @@ func TestAskingBeforeCommandsKeepsTheDefaultSettings(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	given := filepath.Join(t.TempDir(), "system-defaults.json")
 	for name, test := range map[string]struct{ text, want string }{
-		"none":     {"", `{"permissions":{"ask":["run_shell_command","monitor"]}}`},
-		"others":   {`{"a":1,"permissions":{"ask":["x"],"deny":["y"]}}`, `{"a":1,"permissions":{"ask":["x","run_shell_command","monitor"],"deny":["y"]}}`},
-		"comments": {`{} // none`, ""},
-		"list":     {`[]`, ""},
-		"no list":  {`{"permissions":{"ask":"x"}}`, ""},
+		"none":      {"", `{"agents":{"crossSessionMessaging":false},"permissions":{"ask":["run_shell_command","monitor"]}}`},
+		"others":    {`{"a":1,"permissions":{"ask":["x"],"deny":["y"]}}`, `{"a":1,"agents":{"crossSessionMessaging":false},"permissions":{"ask":["x","run_shell_command","monitor"],"deny":["y"]}}`},
+		"agents":    {`{"agents":{"b":1,"crossSessionMessaging":true}}`, `{"agents":{"b":1,"crossSessionMessaging":true},"permissions":{"ask":["run_shell_command","monitor"]}}`},
+		"no agents": {`{"agents":[]}`, ""},
+		"comments":  {`{} // none`, ""},
+		"list":      {`[]`, ""},
+		"no list":   {`{"permissions":{"ask":"x"}}`, ""},
 	} {
 		if err := os.WriteFile(given, []byte(test.text), 0o600); err != nil {
 			t.Fatal(err)
