@@ -15,8 +15,9 @@ import (
 // ClaimTemp creates a folder in that for temporary files, so that no other user
 // can create it. It is for an agent that follows links there and does not check
 // who owns the folder. prefix is its name without the number of the user, env is
-// the environment of the agent. ClaimTemp fails with SessionCreateFailed if another
-// user can write to the folder.
+// the environment of the agent. If the folder is the user's and its group can write
+// to it, ClaimTemp changes that. It fails with SessionCreateFailed if another user
+// can write to the folder.
 func ClaimTemp(env []string, agent, prefix string) error {
 	dir, _ := lookup(env, "TMPDIR")
 	if dir == "" {
@@ -30,8 +31,15 @@ func ClaimTemp(env []string, agent, prefix string) error {
 	info, err := os.Lstat(path)
 	if err == nil {
 		st, ok := info.Sys().(*syscall.Stat_t)
-		if ok && info.IsDir() && int(st.Uid) == os.Geteuid() && info.Mode()&0o022 == 0 {
-			return nil
+		if ok && info.IsDir() && int(st.Uid) == os.Geteuid() && info.Mode()&0o002 == 0 {
+			if info.Mode()&0o020 == 0 {
+				return nil
+			}
+			// The agent made the folder in a terminal with the umask 002, which is usual
+			// where each user has a group alone.
+			if err = os.Chmod(path, 0o700); err == nil {
+				return nil
+			}
 		}
 	}
 	return runnel.Fail(runnel.SessionCreateFailed, "Another user can write to "+text.OneLine(path, 500)+". "+agent+" would follow links there, and empty your files. "+

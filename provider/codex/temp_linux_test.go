@@ -33,4 +33,12 @@ func TestFolderOfAnotherUserStopsCodex(t *testing.T) {
 	if st, err := os.Lstat(dir); err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("another user could create the folder: %v", err)
 	}
+	r.Close()
+	if err := os.Chmod(dir, 0o775); err != nil { // Codex makes it so with the umask 002
+		t.Fatal(err)
+	}
+	r.Open()
+	if st, err := os.Lstat(dir); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("another user could create the folder: %v", err)
+	}
 }
