@@ -22,8 +22,8 @@ const messaging = "CLAUDE_CODE_HARBOR_KITE=1"
 // messagingKnown reports whether the agent can list and message other sessions.
 func messagingKnown(r *rig) bool { return r.Agent.Version != "2.1.197" }
 
-// beside returns a rig for a session of the same user in another project.
-func (r *rig) beside() *rig {
+// inOtherProject returns a rig for a session of the same user in another project.
+func (r *rig) inOtherProject() *rig {
 	r.T.Helper()
 	other := *r.Rig
 	other.Conn, other.Opt.Dir = nil, filepath.Join(filepath.Dir(r.Home.Project), "other")
@@ -109,7 +109,7 @@ func (r *rig) messaged(first string) bool {
 // about neither. The other session would begin a turn by itself.
 func TestSessionsNeitherListNorMessageOthers(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
-		other := r.beside()
+		other := r.inOtherProject()
 		other.Send("hello other")
 		other.Finish("")
 		names, socket := other.addresses()
@@ -156,7 +156,7 @@ func TestSandboxedSessionsReachNoOthers(t *testing.T) {
 		r.Opt.Env = append(r.Opt.Env, messaging)
 		for name, box := range map[string]runnel.Sandbox{"outside": "", "in a sandbox": runnel.SandboxProject} {
 			t.Run(name, func(t *testing.T) {
-				other := r.beside()
+				other := r.inOtherProject()
 				other.Enclose(box)
 				other.Send("hello " + name)
 				other.Finish("")
