@@ -29,6 +29,12 @@ const batchKept = 16
 //
 // A Cursor starts no goroutine. Its methods must not be called concurrently.
 type Cursor struct {
+	// Turn, if set, is called before the cursor reads events that the log does
+	// not have in memory. It waits until the cursor may read, and returns a
+	// function that the cursor calls when it has read. It must not change after
+	// the first call of a method. Cursor.Events does not call it.
+	Turn func(ctx context.Context) (leave func(), err error)
+
 	log     Log
 	session string
 	at      int64
@@ -98,6 +104,13 @@ func (c *Cursor) keep(evs []event.Event) {
 // readLog is Read for a log that does not have the events in memory. It appends
 // them to evs.
 func (c *Cursor) readLog(ctx context.Context, evs []event.Event) ([]event.Event, error) {
+	if c.Turn != nil {
+		leave, err := c.Turn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+	}
 	size, at := 0, c.at
 	var failed error
 	for ev, err := range c.log.Read(ctx, c.session, c.at) {

@@ -1,13 +1,14 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"iter"
 	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -191,18 +192,26 @@ func TestPagesOfHistoryAtOnceAreBounded(t *testing.T) {
 			})
 		})
 	}
-	for _, message := range []map[string]any{
-		{"type": "session:items"}, {"type": "session:subscribe", "limit": 10},
+	for name, message := range map[string]map[string]any{
+		"session:items":                 {"type": "session:items"},
+		"session:subscribe, limit":      {"type": "session:subscribe", "limit": 10},
+		"session:subscribe":             {"type": "session:subscribe"},
+		"session:subscribe, in a turn":  {"type": "session:subscribe", "after": 5},
+		"session:subscribe, events":     {"type": "session:subscribe", "family": stream.FamilyEvents},
+		"session:subscribe, from event": {"type": "session:subscribe", "after": 5, "family": stream.FamilyEvents},
 	} {
-		t.Run(fmt.Sprint(message["type"]), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				message := maps.Clone(message)
+				family, _ := message["family"].(string)
+				delete(message, "family")
 				var log reading
 				s := serve(t, stopping(&log))
 				id := s.create()
 				s.prompt(id, "demo")
 				var conns []net.Conn
 				for range 3 * stream.PagesAtOnce {
-					conns = append(conns, s.unreadSocket(stream.FamilyUpsert))
+					conns = append(conns, s.unreadSocket(cmp.Or(family, stream.FamilyUpsert)))
 				}
 				synctest.Wait()
 				log.stops.Store(true)
@@ -222,6 +231,37 @@ func TestPagesOfHistoryAtOnceAreBounded(t *testing.T) {
 			})
 		})
 	}
+	t.Run("streams", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var log reading
+			rg := newRig(t, stopping(&log))
+			id := rg.create()
+			rg.prompt(id, "demo")
+			greedy, other := rg.mint(auth.Read), rg.mint(auth.Read)
+			ctx, end := context.WithCancel(t.Context())
+			var streams sync.WaitGroup
+			follow := func(token string) {
+				rg.token = token
+				r := rg.request("GET", "/api/session/"+id+"/events", "").WithContext(ctx)
+				streams.Go(func() { rg.ServeHTTP(httptest.NewRecorder(), r) })
+			}
+			synctest.Wait()
+			log.stops.Store(true)
+			for range 3 * stream.PagesAtOnce {
+				follow(greedy)
+			}
+			synctest.Wait()
+			alone := len(log.at)
+			follow(other)
+			synctest.Wait()
+			if alone != stream.PagesAtOnce || len(log.at) != alone+1 {
+				t.Errorf("%d streams read at once, and %d with that of another credential; want %d and one more", alone, len(log.at), stream.PagesAtOnce)
+			}
+			close(log.on)
+			end()
+			streams.Wait()
+		})
+	})
 }
 
 // Clients that do not read their answers must not make further requests of their

@@ -8,6 +8,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/access"
 )
 
 // errStuck ends a stream when the events of its turn can no longer be recorded.
@@ -21,9 +22,18 @@ type feed struct {
 	stall  stallDetector
 }
 
+// feed returns a feed for the caller of the request of ctx. What is not in
+// memory is read in turn with the pages of the caller's credential.
 func (s *Streams) feed(ctx context.Context, session string, after int64) (*feed, error) {
 	d, err := newStallDetector(ctx, s.cfg.Gateway, session, s.cfg.Heartbeat)
-	return &feed{runnel.NewCursor(s.cfg.Gateway.Log(), session, after), d}, err
+	c := runnel.NewCursor(s.cfg.Gateway.Log(), session, after)
+	c.Turn = s.readTurn
+	return &feed{c, d}, err
+}
+
+// readTurn waits until the caller of the request of ctx may read from the log.
+func (s *Streams) readTurn(ctx context.Context) (leave func(), err error) {
+	return s.pages.Enter(ctx, access.Caller(ctx).ID)
 }
 
 // A taker sends events without waiting, in the goroutine that appends them. It

@@ -205,10 +205,12 @@ func (s *Streams) Items(w http.ResponseWriter, r *http.Request) error {
 }
 
 // PagesAtOnce is how many pages of the history of sessions, or parts of them, the
-// server reads for one credential at the same time; further requests wait. A page
-// takes as much memory as the items that it is made from, of which each may have
-// some megabytes. A page that was read no longer counts, because its client decides
-// how long the answer takes: the answer counts for [Limits.UnreadBytes].
+// server reads for one credential at the same time, also for its streams; further
+// ones wait. A page takes as much memory as the items that it is made from, of
+// which each may have some megabytes, and one of the few connections with which
+// everything is read from the database. A page that was read no longer counts,
+// because its client decides how long the answer takes: the answer counts for
+// [Limits.UnreadBytes].
 const PagesAtOnce = 4
 
 // nextInTurn reads the next part of a history for a credential.

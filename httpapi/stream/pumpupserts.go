@@ -30,10 +30,6 @@ func (p *pump) upserts(ctx context.Context) error {
 				return p.liveUpserts(ctx)
 			case p.limit > 0 && !p.loaded:
 				return p.upsertsFromEnd(ctx, &got)
-			case p.history == nil:
-				if err := p.resume(ctx, &got); err != nil {
-					return err
-				}
 			}
 			return p.nextHistory(ctx, &got)
 		})
@@ -93,7 +89,7 @@ func (p *pump) resume(ctx context.Context, got *progress) error {
 // nextHistory sends the next chunk of the history. After the last one, live
 // upserts follow.
 func (p *pump) nextHistory(ctx context.Context, got *progress) error {
-	c, err := p.history.next(ctx)
+	c, err := p.readHistory(ctx, got)
 	if err != nil {
 		return err
 	}
@@ -111,6 +107,22 @@ func (p *pump) nextHistory(ctx context.Context, got *progress) error {
 	return nil
 }
 
+// readHistory reads the next chunk of the history, in turn with the pages of the
+// connection's credential.
+func (p *pump) readHistory(ctx context.Context, got *progress) (chunk, error) {
+	leave, err := p.k.s.readTurn(ctx)
+	if err != nil {
+		return chunk{}, err
+	}
+	defer leave()
+	if p.history == nil {
+		if err := p.resume(ctx, got); err != nil {
+			return chunk{}, err
+		}
+	}
+	return p.history.next(ctx)
+}
+
 // upsertsFromEnd sends the newest entries of the history. Live upserts follow.
 // If the work is dropped before the client has all of these entries, the pump
 // reads the same part of the log again, see progress.
@@ -124,7 +136,7 @@ func (p *pump) upsertsFromEnd(ctx context.Context, got *progress) error {
 		}
 		got.end = st.Head
 	}
-	leave, err := p.k.s.pages.Enter(ctx, p.k.id.ID)
+	leave, err := p.k.s.readTurn(ctx)
 	if err != nil {
 		return err
 	}
