@@ -272,7 +272,11 @@ func (w *world) openZoo(p plan) (c *testapi.Client, turn string) {
 	if err := os.Remove(filepath.Join(w.project, "zoo-open")); err != nil {
 		w.t.Error(err)
 	}
-	if got := len(w.processes()); got < len(species) {
+	got, began := len(w.processes()), time.Now()
+	for got < len(species) && time.Since(began) < testload.Room(5*time.Second) { // a species that replaces itself all the time may be missed
+		got = len(w.processes())
+	}
+	if got < len(species) {
 		w.t.Errorf("the zoo has only %d", got)
 	}
 	return c, turn
