@@ -228,6 +228,7 @@ describe.skipIf(skip)("the page's origin", () => {
     await page.goto(server.link());
     await page.getByRole("navigation", { name: "Sessions" }).waitFor();
     await started;
+    await page.evaluate(async () => void (await navigator.serviceWorker.ready)); // else there may be no registration yet
     await page.evaluate(() => Object.assign(window, { same: true }));
     const cdp = await context.newCDPSession(page);
     await cdp.send("ServiceWorker.enable");
