@@ -11,6 +11,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/private"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // maxKeptSettings bounds the file that KeepSettings reads.
@@ -39,7 +40,13 @@ func KeepSettings(name string, content []byte) (string, error) {
 			return path, nil
 		}
 	}
-	return "", runnel.Fail(runnel.SessionCreateFailed, "Runnel cannot write settings for the agent to the folder for caches", err)
+	message := "Runnel cannot write settings for the agent to the folder for caches"
+	if unsafe, ok := errors.AsType[*private.Error](err); ok { // such as a folder that its group can change, which is usual with the umask 002
+		message += ": " + text.OneLine(unsafe.Error(), 1000)
+	} else if cache != "" {
+		message += ", " + text.OneLine(dir, 500)
+	}
+	return "", runnel.Fail(runnel.SessionCreateFailed, message+". Or name another folder of your own with XDG_CACHE_HOME.", err)
 }
 
 // replaceFile writes a file that only this user can read. A program that reads
