@@ -58,10 +58,27 @@ func geminiAskFirst(env []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A list of policies replaces the folder of the user's policies.
-	own := filepath.Join(filepath.Dir(geminiStored(env)), "policies")
+	return geminiWithPolicy(env, policy)
+}
+
+// geminiWithPolicy returns env, changed so that Gemini CLI also reads a file with a
+// policy. A list of policies replaces the folder of the user's policies, so that
+// folder is added, unless the user or the machine has a list without it.
+func geminiWithPolicy(env []string, policy string) ([]string, error) {
+	home := filepath.Dir(geminiStored(env))
+	mine, err := readPlain(filepath.Join(home, "settings.json"))
+	if err != nil {
+		mine = nil // the agent finds none either, or says what is wrong with it
+	}
+	listed := translate.DecodeLenient[struct {
+		Paths []string `json:"policyPaths"`
+	}](withoutComments(mine)).Paths
 	return geminiDefaults.change(env, func(settings map[string]json.RawMessage) error {
-		return appendTo(settings, "policyPaths", own, policy)
+		paths := []string{policy}
+		if given := translate.DecodeLenient[[]string](settings["policyPaths"]); len(given)+len(listed) == 0 {
+			paths = []string{filepath.Join(home, "policies"), policy}
+		}
+		return appendTo(settings, "policyPaths", paths...)
 	})
 }
 
@@ -90,10 +107,7 @@ func geminiNeverDelegates(env []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := filepath.Join(filepath.Dir(geminiStored(env)), "policies")
-	return geminiDefaults.change(env, func(settings map[string]json.RawMessage) error {
-		return appendTo(settings, "policyPaths", own, policy)
-	})
+	return geminiWithPolicy(env, policy)
 }
 
 // qwenNeverDelegates returns env, changed so that Qwen Code starts no subagents. By
@@ -199,7 +213,7 @@ func (d defaultSettings) change(env []string, do func(settings map[string]json.R
 	}
 	settings := map[string]json.RawMessage{}
 	given, err := readPlain(path)
-	if err == nil && len(bytes.TrimSpace(given)) > 0 {
+	if given = withoutComments(given); err == nil && len(bytes.TrimSpace(given)) > 0 {
 		err = json.Unmarshal(given, &settings)
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -207,13 +221,47 @@ func (d defaultSettings) change(env []string, do func(settings map[string]json.R
 	}
 	if err != nil {
 		return nil, runnel.Fail(runnel.SessionCreateFailed, "The default settings "+text.OneLine(path, 500)+" are not a JSON object that Runnel can read, so Runnel cannot make the agent ask before it runs commands. "+
-			"Check the file, and remove comments and trailing commas from it", err)
+			"Check the file, and remove trailing commas from it", err)
 	}
 	changed, err := agentconn.KeepSettings("defaults.json", translate.Object(settings))
 	if err != nil {
 		return nil, err
 	}
 	return agentconn.SetVariable(env, d.variable, changed), nil
+}
+
+// withoutComments returns JSON in which each comment is replaced by a space. Both
+// agents allow // and /* */ in their settings.
+func withoutComments(b []byte) []byte {
+	out := make([]byte, 0, len(b))
+	for len(b) > 0 {
+		n, comment := 1, false
+		switch {
+		case b[0] == '"':
+			for n < len(b) && b[n] != '"' {
+				if b[n] == '\\' {
+					n++
+				}
+				n++
+			}
+			n = min(n+1, len(b))
+		case bytes.HasPrefix(b, []byte("//")):
+			if n, comment = bytes.IndexAny(b, "\r\n"), true; n < 0 {
+				n = len(b)
+			}
+		case bytes.HasPrefix(b, []byte("/*")):
+			if end := bytes.Index(b[2:], []byte("*/")); end >= 0 { // else the agent cannot read it either
+				n, comment = 2+end+2, true
+			}
+		}
+		if comment {
+			out = append(out, ' ')
+		} else {
+			out = append(out, b[:n]...)
+		}
+		b = b[n:]
+	}
+	return out
 }
 
 // readPlain reads a regular file of at most maxSettings bytes.

@@ -56,7 +56,10 @@ func TestAskingBeforeCommandsKeepsTheDefaultSettings(t *testing.T) {
 		"others":    {`{"a":1,"permissions":{"ask":["x"],"deny":["y"]}}`, `{"a":1,"agents":{"crossSessionMessaging":false},"permissions":{"ask":["x","run_shell_command","monitor"],"deny":["y"]}}`},
 		"agents":    {`{"agents":{"b":1,"crossSessionMessaging":true}}`, `{"agents":{"b":1,"crossSessionMessaging":true},"permissions":{"ask":["run_shell_command","monitor"]}}`},
 		"no agents": {`{"agents":[]}`, ""},
-		"comments":  {`{} // none`, ""},
+		"comments":  {"{ // none: {\n/* \" */\"a\": \"//\\\"/*\"}//", `{"a":"//\"/*","agents":{"crossSessionMessaging":false},"permissions":{"ask":["run_shell_command","monitor"]}}`},
+		"no end":    {`{} /* none`, ""},
+		"no string": {`{"a`, ""},
+		"comma":     {`{"a":1,}`, ""},
 		"list":      {`[]`, ""},
 		"no list":   {`{"permissions":{"ask":"x"}}`, ""},
 	} {
@@ -129,5 +132,33 @@ func TestPoliciesOfGeminiAreThoseOfTheUserAndOurs(t *testing.T) {
 	}
 	if text, err := os.ReadFile(got.Paths[1]); string(text) != geminiAsks {
 		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// Gemini CLI reads the folder of the user's policies only if no settings list
+// others.
+func TestListedPoliciesOfGeminiStillReplaceTheFolder(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	const list = `{"policyPaths":["/listed"] /* mine */}`
+	for name, at := range map[string]string{"user": ".gemini/settings.json", "machine": "defaults.json"} {
+		home := t.TempDir()
+		path := filepath.Join(home, at)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(list), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		env := []string{"HOME=" + home, "GEMINI_CLI_SYSTEM_DEFAULTS_PATH=" + filepath.Join(home, "defaults.json")}
+		for _, change := range []func([]string) ([]string, error){geminiAskFirst, geminiNeverDelegates} {
+			var err error
+			if env, err = change(env); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := os.ReadFile(strings.TrimPrefix(env[len(env)-1], "GEMINI_CLI_SYSTEM_DEFAULTS_PATH="))
+		if err != nil || strings.Contains(string(text), filepath.Join(home, ".gemini", "policies")) || !strings.Contains(string(text), "-ask.toml") || !strings.Contains(string(text), "-alone.toml") {
+			t.Errorf("%s: %s, %v", name, text, err)
+		}
 	}
 }
