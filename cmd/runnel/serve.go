@@ -329,8 +329,11 @@ func listenSocket(ctx context.Context, c config) (net.Listener, error) {
 		if info.Mode().Type() != os.ModeSocket {
 			return nil, usage("%s is not a socket; choose another path with --socket", termtext.Clean(path))
 		}
-		if c, err := new(net.Dialer).DialContext(ctx, "unix", path); err == nil {
+		c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+		if err == nil {
 			_ = c.Close()
+		}
+		if err == nil || errors.Is(err, syscall.EAGAIN) { // EAGAIN: too many wait for the program to accept them
 			return nil, usage("another program listens on the unix socket %s; stop it, or choose another path with --socket, or disable the socket with --socket off", termtext.Clean(path))
 		}
 		if err := os.Remove(path); err != nil {
