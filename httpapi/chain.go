@@ -38,11 +38,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sw.unread = nil
 	}
 	defer func() {
-		if p := recover(); p != nil {
+		p := recover()
+		defer func() { // also if the answer is aborted
+			s.metrics.request(route, sw.status, time.Since(began))
+			sw.finish()
+		}()
+		if p != nil {
 			s.panicked(sw, r, p)
 		}
-		s.metrics.request(route, sw.status, time.Since(began))
-		sw.finish()
 	}()
 	secure(sw.Header())
 	r, answered, err := s.admit(sw, r, route)

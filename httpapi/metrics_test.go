@@ -2,8 +2,11 @@ package httpapi
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
@@ -13,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 )
 
@@ -71,6 +75,25 @@ func TestMetricsCountTurnsByOutcome(t *testing.T) {
 		`runnel_turns_total{agent="script",code="AGENT_ERROR",outcome="failed"} 1`,
 		`runnel_turns_total{agent="script",code="OTHER",outcome="failed"} 1`,
 		`runnel_turns_total{agent="script",code="",outcome="cancelled"} 1`,
+	)
+}
+
+func TestMetricsCountAbandonedRequests(t *testing.T) {
+	rg := newRig(t)
+	rg.router.add(&route{method: "GET", path: "/api/slow", scope: auth.Read, serve: func(_ http.ResponseWriter, r *http.Request) error { return context.Cause(r.Context()) }})
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	func() {
+		defer func() {
+			if p := recover(); p != http.ErrAbortHandler {
+				t.Errorf("got %v", p)
+			}
+		}()
+		rg.ServeHTTP(httptest.NewRecorder(), rg.request("GET", "/api/slow", "").WithContext(ctx))
+	}()
+	rg.wantMetrics(
+		`runnel_http_requests_total{route="/api/slow",status="0"} 1`,
+		`runnel_http_request_seconds_count{route="/api/slow"} 1`,
 	)
 }
 
