@@ -115,7 +115,7 @@ func (ts *turns) askPermission(m jsonrpc.Message, p permission, parent string) {
 			ask.Why = cmp.Or(ask.Why, unreported)
 		}
 	}
-	ask.Choices = a.Question.offerAll(p.Options, tc, &ask, ts.session.q)
+	ask.Choices = a.Question.offerAll(ts.session.effective(p.Options, tc), tc, &ask, ts.session.q)
 	if len(ask.Arguments) > maxAsking || c != nil && c.dropped && !translate.IsObject(tc.RawInput) || event.TooDeep(ask.Arguments) {
 		ts.refuse(a.Question, "its arguments are too large or nested too deep")
 		return

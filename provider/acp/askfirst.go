@@ -21,7 +21,8 @@ import (
 // only reads files. They read its words in another way than the shell: Qwen Code
 // 0.24.4 runs any program with find . -ex""ec, and Gemini CLI 0.61.0 writes any
 // file with uniq a.txt {/path,}. So Runnel adds a rule to their default settings,
-// by which they ask before each command. Rules of the user still apply.
+// by which they ask before each command. It comes before what the user allows in
+// Qwen Code, and before what is allowed for a session of Gemini CLI.
 
 // A defaultSettings describes the file with the default settings of an agent for
 // all users of a machine.
@@ -42,8 +43,8 @@ var (
 
 // geminiAsks is a policy with which Gemini CLI asks before each command. A rule
 // without argsPattern would not do that. The modes plan and yolo have rules of
-// their own. Every rule of the user, such as one for the session, has a higher
-// priority.
+// their own. Rules in the user's files have a higher priority, those of a session
+// (3.95) have a lower one.
 const geminiAsks = `[[rule]]
 toolName = "run_shell_command"
 argsPattern = ".*"

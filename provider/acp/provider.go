@@ -197,6 +197,7 @@ func (p *provider) Translate(lines iter.Seq2[runnel.Line, error]) iter.Seq2[even
 // Adopt implements [runnel.Adopter].
 func (p *provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, runnel.Backlog, error) {
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir, own: p.own}
+	c.tr.session.asksEach = p.asksFirst(opt)
 	ac, back, err := agentconn.Adopt(opt, p.environ(os.Environ(), opt), p.agent.conn(), c.tr, p.credential(), c.isReady)
 	if err != nil {
 		return nil, runnel.Backlog{}, err
@@ -264,8 +265,8 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	if f := p.agent.quirks().startup.atLinks; f != nil && !opt.Trusted && !opt.Sandbox.IsOn() {
 		env = f(env, opt)
 	}
-	if f := p.agent.quirks().startup.askFirst; f != nil && !opt.Sandbox.IsOn() {
-		if env, err = f(env); err != nil {
+	if p.asksFirst(opt) {
+		if env, err = p.agent.quirks().startup.askFirst(env); err != nil {
 			return nil, err
 		}
 	}
@@ -290,6 +291,7 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	}
 	opt.Limits = p.limits
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir, own: p.own}
+	c.tr.session.asksEach = p.asksFirst(opt)
 	c.Conn, err = agentconn.Start(ctx, agentconn.Command{
 		Path: path, Args: args, Env: env, Mark: "ACP_" + proc.MarkSuffix, Elsewhere: true, Enclosure: box, Broker: b,
 	}, p.agent.conn(), c.tr, opt)
@@ -297,6 +299,11 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 		return nil, err
 	}
 	return c, nil
+}
+
+// asksFirst reports whether Runnel makes the agent ask before each command.
+func (p *provider) asksFirst(opt runnel.Options) bool {
+	return p.agent.quirks().startup.askFirst != nil && !opt.Sandbox.IsOn()
 }
 
 // neverDelegates returns the environment and the arguments with which the agent

@@ -25,11 +25,22 @@ type session struct {
 	title    string
 	commands []event.AgentCommand
 	settings settings
+
+	asksEach bool // the agent asks before each command, also if it was allowed for the session
 }
 
 func newSession(a Agent) session {
 	q := a.quirks()
 	return session{agent: a, q: q, version: 1, settings: settings{q: q, agent: a.conn().Name}}
+}
+
+// effective returns the options of a permission request that have the effect that
+// they promise.
+func (s *session) effective(options []permissionOption, tc toolCall) []permissionOption {
+	if !s.asksEach || tc.ToolKind != "execute" {
+		return options
+	}
+	return slices.DeleteFunc(slices.Clone(options), func(o permissionOption) bool { return slices.Contains(s.q.live.forSession, o.ID) })
 }
 
 // request is a request to the agent that it has not answered yet.
