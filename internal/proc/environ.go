@@ -55,6 +55,17 @@ func Environ(parent, allow []string, extra map[string]string) []string {
 	return FilterPath(list, nil)
 }
 
+// OwnCode returns env, with which Node.js loads no code that another user may have
+// compiled. A program can switch the compile cache of Node.js on. The cache is then
+// in the folder for temporary files, also if another user created it there. env keeps a
+// folder of its own for it.
+func OwnCode(env []string) []string {
+	if slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(fold(e), "NODE_COMPILE_CACHE=") }) {
+		return env
+	}
+	return append(env, "NODE_DISABLE_COMPILE_CACHE=1")
+}
+
 // FilterPath returns a copy of env whose PATH keeps only absolute entries for
 // which keep returns true. A nil keep keeps all absolute entries.
 func FilterPath(env []string, keep func(dir string) bool) []string {

@@ -42,3 +42,13 @@ func TestLookPathSkipsRelativeEntries(t *testing.T) {
 		t.Errorf("found %q", found)
 	}
 }
+
+func TestNodeCompilesInNoSharedFolder(t *testing.T) {
+	if env := OwnCode([]string{"A=1"}); !slices.Contains(env, "NODE_DISABLE_COMPILE_CACHE=1") {
+		t.Errorf("Node.js would use the folder for temporary files: %q", env)
+	}
+	own := []string{"NODE_COMPILE_CACHE=/own"}
+	if env := OwnCode(own); !slices.Equal(env, own) {
+		t.Errorf("%q does not keep the user's folder", env)
+	}
+}

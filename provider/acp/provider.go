@@ -371,7 +371,7 @@ func (p *provider) environ(parent []string, opt runnel.Options) []string {
 		name, _, _ := strings.Cut(e, "=")
 		return slices.Contains(a.BypassVariables, name) && !slices.Contains(quirky, e)
 	}
-	env := proc.Environ(parent, slices.Concat(proc.Base(), inheritAll, a.Inherit), extra)
+	env := proc.OwnCode(proc.Environ(parent, slices.Concat(proc.Base(), inheritAll, a.Inherit), extra))
 	if opt.AllowBypass {
 		return env
 	}

@@ -258,7 +258,7 @@ func environ(parent []string, opt runnel.Options) []string {
 			extra[name] = value
 		}
 	}
-	env := proc.Environ(parent, allow, extra)
+	env := proc.OwnCode(proc.Environ(parent, allow, extra))
 	if opt.AllowBypass {
 		return env
 	}

@@ -348,7 +348,7 @@ func environ(parent []string, opt runnel.Options) []string {
 		}
 	}
 	allow := append(inherited(), keyVariables(codexHome(append(slices.Clone(parent), opt.Env...)))...)
-	return proc.Environ(parent, allow, extra)
+	return proc.OwnCode(proc.Environ(parent, allow, extra))
 }
 
 // envKey matches a setting of the configuration that names the variable of an
