@@ -5,7 +5,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/runnel-dev/runnel"
@@ -19,11 +21,34 @@ import (
 // to it, ClaimTemp changes that. It fails with SessionCreateFailed if another user
 // can write to the folder.
 func ClaimTemp(env []string, agent, prefix string) error {
+	return claim(tempPath(env, prefix), agent)
+}
+
+// OwnTemp returns env, with which the agent has a folder for temporary files that
+// belongs to the user alone. It is for an agent that uses a folder in the shared
+// one and does not check who owns it. OwnTemp creates the folder in the shared one,
+// so that the system still removes old files, and fails as ClaimTemp does.
+func OwnTemp(env []string, agent string) ([]string, error) {
+	path := tempPath(env, "runnel-")
+	if err := claim(path, agent); err != nil {
+		return nil, err
+	}
+	if _, err := os.Lstat(path); err != nil {
+		return env, nil // it cannot be created here
+	}
+	env = slices.DeleteFunc(slices.Clone(env), func(e string) bool { return strings.HasPrefix(e, "TMPDIR=") })
+	return append(env, "TMPDIR="+path), nil
+}
+
+func tempPath(env []string, prefix string) string {
 	dir, _ := lookup(env, "TMPDIR")
 	if dir == "" {
 		dir = "/tmp"
 	}
-	path := filepath.Join(dir, prefix+strconv.Itoa(os.Geteuid()))
+	return filepath.Join(dir, prefix+strconv.Itoa(os.Geteuid()))
+}
+
+func claim(path, agent string) error {
 	err := os.Mkdir(path, 0o700)
 	if !errors.Is(err, fs.ErrExist) {
 		return nil // if it cannot be created here, the agent cannot create it either
@@ -42,6 +67,6 @@ func ClaimTemp(env []string, agent, prefix string) error {
 			}
 		}
 	}
-	return runnel.Fail(runnel.SessionCreateFailed, "Another user can write to "+text.OneLine(path, 500)+". "+agent+" would follow links there, and empty your files. "+
+	return runnel.Fail(runnel.SessionCreateFailed, "Another user can write to "+text.OneLine(path, 500)+". "+agent+" would use what is there, so that user could change your files. "+
 		"Remove that folder, or set TMPDIR to a folder of your own for the server.", err)
 }

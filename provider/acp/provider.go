@@ -289,6 +289,11 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 			return nil, err
 		}
 	}
+	if p.agent.quirks().startup.ownTemp && !opt.Sandbox.IsOn() {
+		if env, err = agentconn.OwnTemp(env, p.DisplayName()); err != nil {
+			return nil, err
+		}
+	}
 	opt.Limits = p.limits
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir, own: p.own}
 	c.tr.session.asksEach = p.asksFirst(opt)

@@ -98,6 +98,9 @@ type startupQuirks struct {
 	// claimTemp is the argument prefix of agentconn.ClaimTemp; "": the agent has no
 	// such folder.
 	claimTemp string
+	// ownTemp means that the agent uses a folder in the shared one for temporary
+	// files, also if another user created it; see agentconn.OwnTemp.
+	ownTemp bool
 	// noSubagentArgs are further arguments, by which the agent offers the model no
 	// tools for subagents.
 	noSubagentArgs []string

@@ -53,3 +53,29 @@ func TestFolderOfAnotherUserStopsCodex(t *testing.T) {
 		t.Errorf("another user could create the folder: %v", err)
 	}
 }
+
+// opencode works without asking in the folder opencode of the folder for temporary
+// files, also if another user has created it there.
+func TestTemporaryFilesOfOpencodeAreTheUsers(t *testing.T) {
+	r := newRig(t, "opencode")
+	shared := filepath.Join(r.Home.Tmp, "opencode")
+	if err := os.Mkdir(shared, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(shared, 0o777); err != nil { // as if another user had made it
+		t.Fatal(err)
+	}
+	r.Open()
+	r.Play(calls(r.words().Shell(`touch "$TMPDIR/opencode/script"`)), said)
+	r.Finish(once)
+	if _, err := os.Lstat(filepath.Join(shared, "script")); err == nil {
+		t.Error("opencode and its commands use a folder in which everybody can write")
+	}
+	own := filepath.Join(r.Home.Tmp, fmt.Sprintf("runnel-%d", os.Geteuid()))
+	if st, err := os.Lstat(own); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("the folder is not the user's alone: %v", err)
+	}
+	if _, err := os.Lstat(filepath.Join(own, "opencode", "script")); err != nil {
+		t.Error(err)
+	}
+}
