@@ -228,7 +228,9 @@ describe.skipIf(skip)("the page's origin", () => {
     await page.goto(server.link());
     await page.getByRole("navigation", { name: "Sessions" }).waitFor();
     await started;
-    await page.evaluate(async () => void (await navigator.serviceWorker.ready)); // else there may be no registration yet
+    const scopesNow = () =>
+      page.evaluate(async () => (await navigator.serviceWorker.getRegistrations()).map((r) => r.scope));
+    await expect.poll(async () => (await scopesNow()).length).toBe(1); // the worker may start before it is registered
     await page.evaluate(() => Object.assign(window, { same: true }));
     const cdp = await context.newCDPSession(page);
     await cdp.send("ServiceWorker.enable");
@@ -238,9 +240,7 @@ describe.skipIf(skip)("the page's origin", () => {
     onTestFinished(async () => {
       await Promise.all(squatters.map(leave));
     });
-    const scopes = await page.evaluate(async () =>
-      (await navigator.serviceWorker.getRegistrations()).map((r) => r.scope),
-    );
+    const scopes = await scopesNow();
     const stolen = context.waitForEvent("serviceworker");
     await cdp.send("ServiceWorker.updateRegistration", { scopeURL: scopes[0] as string });
     const rogue = await stolen;
