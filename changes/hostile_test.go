@@ -498,6 +498,25 @@ func TestLinksAreNotFollowed(t *testing.T) {
 		_, err := rg.git.Commit(t.Context(), rg.folder, "m", rg.status().Seen)
 		expect(t, err, runnel.GitFailed, "names no branch")
 	})
+	t.Run("a branch outside of the repository", func(t *testing.T) {
+		rg := newRig(t)
+		outside := filepath.Join(filepath.Dir(rg.folder.Dir), "outside")
+		rg.put(".git/refs/heads/main", "")
+		if err := os.Remove(filepath.Join(rg.folder.Dir, ".git", "refs", "heads", "main")); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"../../../../outside", "a/../../../../../outside", "./x", "a//b", ".x", "x.lock", "x\ny", "x y", "a@{b", "-x/.."} {
+			rg.put(".git/HEAD", "ref: refs/heads/"+name+"\n")
+			_, err := rg.git.Commit(t.Context(), rg.folder, "m", "seen")
+			expect(t, err, runnel.GitFailed, "HEAD of the repository")
+			if _, err := rg.git.Status(t.Context(), rg.folder); err == nil {
+				t.Errorf("HEAD names %q, and git runs", name)
+			}
+		}
+		if _, err := os.Lstat(outside); err == nil {
+			t.Error("a file outside was written")
+		}
+	})
 	t.Run("the log of the branch", func(t *testing.T) {
 		rg := newRig(t)
 		target := filepath.Join(elsewhere, "profile")

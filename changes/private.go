@@ -70,6 +70,9 @@ func (g *Git) isolate(ctx context.Context, r *repository) (_ *private, err error
 	if err != nil {
 		return nil, failed("HEAD of the repository cannot be read: " + err.Error() + ".")
 	}
+	if ref, ok := strings.CutPrefix(string(head), "ref:"); ok && !isRef(strings.TrimSpace(ref)) {
+		return nil, failed("HEAD of the repository names no valid branch. Check out a branch in a terminal.")
+	}
 	dir, err := privateDir()
 	if err != nil {
 		return nil, failed("Runnel cannot create a folder in your cache directory: "+err.Error()+".", err)
