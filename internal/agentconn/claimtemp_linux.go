@@ -5,9 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/runnel-dev/runnel"
@@ -36,8 +34,7 @@ func OwnTemp(env []string, agent string) ([]string, error) {
 	if _, err := os.Lstat(path); err != nil {
 		return env, nil // it cannot be created here
 	}
-	env = slices.DeleteFunc(slices.Clone(env), func(e string) bool { return strings.HasPrefix(e, "TMPDIR=") })
-	return append(env, "TMPDIR="+path), nil
+	return SetVariable(env, "TMPDIR", path), nil
 }
 
 func tempPath(env []string, prefix string) string {

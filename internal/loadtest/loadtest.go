@@ -66,7 +66,7 @@ func Loaded(t *testing.T, provider string, ref runnel.Conversation, history Hist
 // Events is like [Loaded] for a stored conversation whose events are kept.
 func Events(t *testing.T, provider string, kept []event.Event) []event.Event {
 	t.Helper()
-	return Loaded(t, provider, runnel.Conversation{}, func(context.Context, runnel.Conversation) iter.Seq2[event.Event, error] { return each(kept) })
+	return Loaded(t, provider, runnel.Conversation{}, func(context.Context, runnel.Conversation) iter.Seq2[event.Event, error] { return recordtest.Seq(kept) })
 }
 
 // NothingAdded loads a session whose log contains the events live, while the
@@ -76,7 +76,7 @@ func Events(t *testing.T, provider string, kept []event.Event) []event.Event {
 func NothingAdded(t *testing.T, provider string, live, kept []event.Event, positional bool) {
 	t.Helper()
 	k := keeper{provider, runnel.Conversation{Dir: t.TempDir(), AgentSessionID: "conversation"},
-		func(context.Context, runnel.Conversation) iter.Seq2[event.Event, error] { return each(kept) }}
+		func(context.Context, runnel.Conversation) iter.Seq2[event.Event, error] { return recordtest.Seq(kept) }}
 	var p runnel.Provider = k
 	if positional {
 		p = positionalKeeper{k}
@@ -134,14 +134,4 @@ func (k keeper) Find(context.Context, string) (runnel.Conversation, error) { ret
 
 func (k keeper) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
 	return k.history(ctx, ref)
-}
-
-func each(evs []event.Event) iter.Seq2[event.Event, error] {
-	return func(yield func(event.Event, error) bool) {
-		for _, ev := range evs {
-			if !yield(ev, nil) {
-				return
-			}
-		}
-	}
 }

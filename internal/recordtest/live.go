@@ -264,7 +264,7 @@ func Replayed(t testing.TB, p runnel.Provider, lines []runnel.Line) (evs []event
 
 func replay(t testing.TB, p runnel.Provider, of []event.Event) (evs []event.Event) {
 	t.Helper()
-	for ev, err := range runnel.Replay(Session, p.Name(), seq(of)) {
+	for ev, err := range runnel.Replay(Session, p.Name(), Seq(of)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,8 +273,8 @@ func replay(t testing.TB, p runnel.Provider, of []event.Event) (evs []event.Even
 	return evs
 }
 
-// seq returns an iterator over events.
-func seq(evs []event.Event) iter.Seq2[event.Event, error] {
+// Seq returns an iterator over events.
+func Seq(evs []event.Event) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		for _, ev := range evs {
 			if !yield(ev, nil) {

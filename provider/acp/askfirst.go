@@ -55,17 +55,17 @@ modes = ["default", "autoEdit"]
 
 // geminiAskFirst returns env, changed so that Gemini CLI asks before each command.
 func geminiAskFirst(env []string) ([]string, error) {
-	policy, err := agentconn.KeepSettings("ask.toml", []byte(geminiAsks))
+	return geminiWithPolicy(env, "ask.toml", geminiAsks)
+}
+
+// geminiWithPolicy returns env, changed so that Gemini CLI also reads a policy. name
+// is the end of the name of its file. A list of policies replaces the folder of the user's policies, so that
+// folder is added, unless the user or the machine has a list without it.
+func geminiWithPolicy(env []string, name, content string) ([]string, error) {
+	policy, err := agentconn.KeepSettings(name, []byte(content))
 	if err != nil {
 		return nil, err
 	}
-	return geminiWithPolicy(env, policy)
-}
-
-// geminiWithPolicy returns env, changed so that Gemini CLI also reads a file with a
-// policy. A list of policies replaces the folder of the user's policies, so that
-// folder is added, unless the user or the machine has a list without it.
-func geminiWithPolicy(env []string, policy string) ([]string, error) {
 	home := filepath.Dir(geminiStored(env))
 	mine, err := readPlain(filepath.Join(home, "settings.json"))
 	if err != nil {
@@ -104,11 +104,7 @@ priority = 999
 
 // geminiNeverDelegates returns env, changed so that Gemini CLI starts no subagents.
 func geminiNeverDelegates(env []string) ([]string, error) {
-	policy, err := agentconn.KeepSettings("alone.toml", []byte(geminiAlone))
-	if err != nil {
-		return nil, err
-	}
-	return geminiWithPolicy(env, policy)
+	return geminiWithPolicy(env, "alone.toml", geminiAlone)
 }
 
 // qwenNeverDelegates returns env, changed so that Qwen Code starts no subagents. By

@@ -53,13 +53,7 @@ func replayed(name string) func(*testing.T, *txtar.Archive) ([]runnel.Conversati
 		}
 		kept := recordtest.Translated(t, provider(t, name).(runnel.Translator), lines)
 		return []runnel.Conversation{{}}, func(context.Context, runnel.Conversation) iter.Seq2[event.Event, error] {
-			return func(yield func(event.Event, error) bool) {
-				for _, ev := range kept {
-					if !yield(ev, nil) {
-						return
-					}
-				}
-			}
+			return recordtest.Seq(kept)
 		}
 	}
 }
