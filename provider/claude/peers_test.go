@@ -171,7 +171,7 @@ func TestSandboxedSessionsReachNoOthers(t *testing.T) {
 					if !exists(socket) {
 						t.Fatalf("the variable does not switch messages on: no %s", socket)
 					}
-					r.Play(calls(bash("ls -d "+socket+" "+r.Home.Config+"/sessions/"+other.pid()+".* ; test -S "+socket+" || echo without socket", "Look")), says("ok"))
+					r.Play(calls(bash("ls -d "+socket+" "+r.Home.Config+"/sessions/"+other.pid()+".json ; test -S "+socket+" || echo without socket", "Look")), says("ok"))
 					if out := fmt.Sprint(results(r.Finish(allowOnce))); strings.Count(out, "No such file") != 2 || !strings.Contains(out, "without socket") {
 						t.Errorf("the sandbox shows %s", out)
 					}
