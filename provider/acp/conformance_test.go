@@ -222,7 +222,7 @@ var subjects = map[string]func(*providertest.Subject){
 		s.Cannot[providertest.Parallel] = "the agent runs one call at a time (Gemini CLI 0.61.0)"
 		delete(s.Prompts, providertest.Plan)
 		s.Cannot[providertest.Plan] = "the agent offers the model no tool for this (Gemini CLI 0.61.0)"
-		s.Cannot[providertest.Subagent] = "the agent's policy denies subagents (Gemini CLI 0.61.0)"
+		s.Cannot[providertest.Subagent] = "the agent reports only that a subagent starts and ends, not its work (Gemini CLI 0.61.0)"
 		s.Cannot[providertest.Question] = "the agent offers the model no tool for this (Gemini CLI 0.61.0)"
 		s.Cannot[providertest.Background] = "a background task starts no turn when it ends (Gemini CLI 0.61.0)"
 		s.Differences["Gemini CLI 0.61.0 stores the arguments and the output of calls, which it does not report live"] = func(it event.Item) bool {

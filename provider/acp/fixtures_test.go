@@ -177,7 +177,7 @@ func fixtures() []fixture {
 			}
 			r.Finish(once)
 		}, cannot: map[string]string{
-			"opencode": "the approvals of its subagents reach no client", "gemini": "its policy denies subagents", "copilot": "it does not report which messages are the subagent's",
+			"opencode": "the approvals of its subagents reach no client", "gemini": "it reports nothing of the work of its subagents", "copilot": "it does not report which messages are the subagent's",
 		}},
 		{name: "mcp", prose: "A tool of an MCP server is called. In the mode that asks, this agent refuses its own question.", play: func(r *rig) {
 			r.MCP()
