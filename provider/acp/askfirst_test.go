@@ -10,6 +10,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/agentrig"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
 // An agent that takes a command for one that only reads may read its words in
@@ -46,6 +47,45 @@ func TestCommandsThatSeemToReadAreAskedAbout(t *testing.T) {
 			t.Error("the model received a file outside of the folder")
 		}
 	})
+}
+
+// A tool of an MCP server can do anything, whatever it calls itself.
+func TestToolsOfMCPServersAreAskedAbout(t *testing.T) {
+	r := newRig(t, "opencode")
+	marks := r.MarkedMCP()
+	add := fakemodel.Call("t_add", args{"a": 1})
+	call := func(want int) {
+		t.Helper()
+		r.Play(calls(add), said)
+		if evs, asked := r.DenyAll(); asked != want {
+			t.Errorf("%d questions, want %d\n%s", asked, want, dump(evs))
+		}
+	}
+	open := func(mode runnel.PermissionMode) {
+		t.Helper()
+		r.Opt.PermissionMode = mode
+		r.Open()
+		r.Play(said)
+		r.FinishTurn("")
+		agentrig.Await(t, marks.Listed)
+	}
+	open(runnel.ModeDontAsk)
+	call(0)
+	r.Close()
+	if err := os.Remove(marks.Listed); err != nil {
+		t.Fatal(err)
+	}
+	open(runnel.ModeDefault)
+	call(1)
+	if agentrig.Exists(marks.Called) {
+		t.Error("the tool was called")
+	}
+	r.Play(calls(add), said)
+	r.FinishTurn("allow_always")
+	if !agentrig.Exists(marks.Called) {
+		t.Error("an allowed call does not reach the tool")
+	}
+	call(0)
 }
 
 func TestAskingBeforeCommandsKeepsTheDefaultSettings(t *testing.T) {

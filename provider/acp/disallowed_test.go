@@ -34,7 +34,7 @@ func TestDisallowedToolsReachTheAgent(t *testing.T) {
 		{"claude never", claude, runnel.Options{ServerDisallowedTools: []string{"Bash"}, Delegation: runnel.DelegateNever}, `"disallowedTools":["Bash","Agent","Task","Workflow","SendMessage"]`},
 		{"claude ask", claude, runnel.Options{Delegation: runnel.DelegateAsking}, `"settings":{"crossSessionInbound":"refuse","permissions":{"ask":["Agent","Task","Workflow","SendMessage"]}}`},
 		{"claude flag", claude, runnel.Options{ServerDisallowedTools: []string{"--settings={}"}}, "begins with a letter or digit"},
-		{"opencode tools", opencode, runnel.Options{ServerDisallowedTools: []string{"bash", "write"}, PermissionMode: runnel.ModeAcceptEdits}, `{"bash":"deny","edit":"deny","task":"deny","webfetch":"ask"}`},
+		{"opencode tools", opencode, runnel.Options{ServerDisallowedTools: []string{"bash", "write"}, PermissionMode: runnel.ModeAcceptEdits}, `{"*_*":{"?":"ask"},"bash":"deny","edit":"deny","task":"deny","webfetch":"ask"}`},
 		{"opencode bypass", opencode, runnel.Options{ServerDisallowedTools: []string{"bash"}, PermissionMode: runnel.ModeBypass}, `{"bash":"deny","edit":"allow","webfetch":"allow"}`},
 		{"opencode never", opencode, runnel.Options{Delegation: runnel.DelegateNever, PermissionMode: runnel.ModeBypass}, `"task":"deny"`},
 	} {

@@ -166,20 +166,30 @@ func opencodeChanges(c *call) []event.Change {
 	return []event.Change{ch}
 }
 
+// serversTools matches the permissions of the tools of MCP servers, which are
+// named SERVER_TOOL, whatever configuration names the server. It also matches
+// permissions of opencode's own, such as external_directory. anyCall tells them
+// apart: it matches one character. opencode asks about a call of such a tool with
+// the text "*", and about its own with longer ones (1.18.33).
+const (
+	serversTools = "*_*"
+	anyCall      = "?"
+)
+
 // opencodePermissions returns variables that set the agent's permissions for
 // the permission mode and the disallowed tools. By default the agent runs
-// commands and changes files without asking.
+// commands, changes files and calls tools of MCP servers without asking.
 func opencodePermissions(opt runnel.Options) []string {
 	// Deny subagents: a subagent never sends its permission requests, so it
 	// would wait forever.
-	rule := map[string]string{"bash": "ask", "edit": "ask", "webfetch": "ask", "task": "deny"}
+	rule := map[string]any{"bash": "ask", "edit": "ask", "webfetch": "ask", "task": "deny", serversTools: map[string]string{anyCall: "ask"}}
 	switch opt.PermissionMode {
 	case runnel.ModeAcceptEdits:
 		rule["edit"] = "allow"
 	case runnel.ModeDontAsk:
-		rule = map[string]string{"bash": "deny", "edit": "deny", "webfetch": "deny"}
+		rule = map[string]any{"bash": "deny", "edit": "deny", "webfetch": "deny", serversTools: map[string]string{anyCall: "deny"}}
 	case runnel.ModeBypass:
-		rule = map[string]string{"bash": "allow", "edit": "allow", "webfetch": "allow"}
+		rule = map[string]any{"bash": "allow", "edit": "allow", "webfetch": "allow"}
 	}
 	for _, tool := range opt.AllDisallowedTools() {
 		rule[opencodeRule(tool)] = "deny"
