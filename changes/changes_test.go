@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -227,6 +228,14 @@ func TestKindsOfRepositories(t *testing.T) {
 		rg.run("pack-refs", "--all")
 		rg.run("update-index", "--split-index")
 		change(rg)
+		var names []string
+		for i := range 20 { // from here on, git would write a new shared index
+			names = append(names, fmt.Sprintf("new%02d.txt", i))
+			rg.put(names[i], "x\n")
+		}
+		rg.stage(names...)
+		rg.run("fsck")
+		equal(t, "staged for the user's git", strings.Count(rg.run("diff", "--cached", "--name-only"), "new"), len(names))
 	})
 	t.Run("with SHA-256", func(t *testing.T) {
 		rg := newRig(t)

@@ -212,7 +212,7 @@ func (g *Git) settings(ctx context.Context, r *repository) ([]setting, error) {
 // anything.
 func privateConfig(settings []setting) (string, error) {
 	var b strings.Builder
-	b.WriteString("[core]\n\tbare = false\n")
+	b.WriteString("[core]\n\tbare = false\n\tsplitIndex = false\n") // a new shared index would go to the private directory
 	for _, s := range settings {
 		section, rest, _ := strings.Cut(s.key, ".")
 		middle, name := "", rest
