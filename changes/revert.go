@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -54,7 +55,23 @@ func (g *Git) Revert(ctx context.Context, f Folder, path, seenAs string, losesUn
 	if err != nil {
 		return Reverted{}, err
 	}
-	return Reverted{Path: path, Kept: kept}, g.restore(ctx, r, e)
+	if err := g.restore(ctx, r, e); err != nil {
+		return Reverted{}, halfReverted(kept, err)
+	}
+	return Reverted{Path: path, Kept: kept}, nil
+}
+
+// halfReverted returns the error of a revert that has failed after the content
+// of the file was kept: git may have removed the file by then.
+func halfReverted(kept string, err error) error {
+	var f *runnel.Error
+	if kept == "" || !errors.As(err, &f) {
+		return err
+	}
+	return &runnel.Error{
+		Code: f.Code, Err: err, Details: map[string]any{"kept": kept},
+		Message: strings.TrimSuffix(f.Message, ".") + ". What the file contained is kept: git cat-file blob " + kept,
+	}
 }
 
 // revertible returns the state of a file that can be reverted.

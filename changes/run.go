@@ -77,6 +77,11 @@ func (g *Git) alone(ctx context.Context, r *repository, c command) ([]byte, erro
 		return nil, err
 	}
 	defer p.remove()
+	tidy, err := p.linkLFS(ctx, r, c)
+	defer tidy()
+	if err != nil {
+		return nil, err
+	}
 	c.to = g.confine(r, p, c)
 	c.env = append(c.env, "GIT_DIR="+p.dir, "GIT_WORK_TREE="+r.root, "GIT_INDEX_FILE="+filepath.Join(r.dir, "index"))
 	return g.run(ctx, r, c)

@@ -112,7 +112,8 @@ func branchIn(dir string) string {
 //
 // AddWorktree writes the files of git's worktree format itself, because git
 // worktree add works only with the configuration of the repository. No hook
-// runs; filters run in a trusted folder only. Submodules stay empty.
+// runs; filters of the repository run in a trusted folder only. Submodules stay
+// empty.
 func (g *Git) AddWorktree(ctx context.Context, project Folder, w Worktree) (err error) {
 	g.change.Lock()
 	defer g.change.Unlock()
