@@ -19,7 +19,10 @@ clean)
 	mkdir -p "$store" && part=$(mktemp "$store/part-XXXXXX") && cat > "$part" && id=$(git hash-object --stdin < "$part") || exit 1
 	mkdir -p "$(at "$id")" && mv "$part" "$(at "$id")/$id" && echo "oid $id" ;;
 smudge)
-	read -r _ id && cat "$(at "$id")/$id" ;;
+	read -r _ id && [ ! -e "$store/broken" ] || exit 1
+	if [ -e "$(at "$id")/$id" ]; then cat "$(at "$id")/$id"
+	elif [ "$GIT_LFS_SKIP_SMUDGE" = 1 ]; then echo "oid $id"
+	else cat "$(cat .lfsconfig)"; fi ;;
 esac
 `
 
@@ -129,13 +132,27 @@ func TestFailedRevertNamesWhatItKept(t *testing.T) {
 	rg.useLFS()
 	rg.put("a.bin", "mine\n")
 	seen := rg.diff("a.bin", Unstaged).Seen
-	if err := os.RemoveAll(filepath.Join(rg.folder.Dir, ".git", "lfs")); err != nil { // git removes the file before the filter fails
-		t.Fatal(err)
-	}
+	rg.put(".git/lfs/objects/broken", "") // git removes the file before the filter fails
 	_, err := rg.git.Revert(t.Context(), rg.folder, "a.bin", seen, true)
 	_, kept, ok := strings.Cut(fmt.Sprint(err), "git cat-file blob ")
 	if !ok {
 		t.Fatalf("got %v", err)
 	}
 	equal(t, "kept", rg.run("cat-file", "blob", kept), "mine")
+}
+
+func TestLFSDownloadsNothing(t *testing.T) {
+	t.Parallel()
+	rg := newRig(t)
+	rg.useLFS()
+	from := filepath.Join(t.TempDir(), "elsewhere")
+	rg.write(from, "downloaded\n")
+	rg.put(".lfsconfig", from)
+	if err := os.RemoveAll(filepath.Join(rg.folder.Dir, ".git", "lfs")); err != nil {
+		t.Fatal(err)
+	}
+	s := rg.add()
+	if got := s.in().read("a.bin"); !strings.HasPrefix(got, "oid ") {
+		t.Errorf("got %q, want a pointer to the content", got)
+	}
 }

@@ -83,7 +83,8 @@ func (g *Git) alone(ctx context.Context, r *repository, c command) ([]byte, erro
 		return nil, err
 	}
 	c.to = g.confine(r, p, c)
-	c.env = append(c.env, "GIT_DIR="+p.dir, "GIT_WORK_TREE="+r.root, "GIT_INDEX_FILE="+filepath.Join(r.dir, "index"))
+	c.env = append(c.env, "GIT_DIR="+p.dir, "GIT_WORK_TREE="+r.root, "GIT_INDEX_FILE="+filepath.Join(r.dir, "index"),
+		"GIT_LFS_SKIP_SMUDGE=1") // a file of the folder, .lfsconfig, chooses from where Git LFS downloads
 	return g.run(ctx, r, c)
 }
 
