@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -17,9 +18,17 @@ import (
 // who owns the folder. prefix is its name without the number of the user, env is
 // the environment of the agent. If the folder is the user's and its group can write
 // to it, ClaimTemp changes that. It fails with SessionCreateFailed if another user
-// can write to the folder.
+// can write to the folder or to one in it, or could create the folder later.
 func ClaimTemp(env []string, agent, prefix string) error {
-	return claim(tempPath(env, prefix), agent)
+	path := tempPath(env, prefix)
+	if err := claim(path, agent); err != nil {
+		return err
+	}
+	in, err := os.ReadDir(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || slices.ContainsFunc(in, isForeign) {
+		return notOwn(path, agent, err)
+	}
+	return nil
 }
 
 // OwnTemp returns env, with which the agent has a folder for temporary files that
@@ -47,23 +56,42 @@ func tempPath(env []string, prefix string) string {
 
 func claim(path, agent string) error {
 	err := os.Mkdir(path, 0o700)
-	if !errors.Is(err, fs.ErrExist) {
-		return nil // if it cannot be created here, the agent cannot create it either
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EROFS):
+		return nil // the agent cannot create it either
+	case !errors.Is(err, fs.ErrExist): // such as a full disk: once there is room, another user can create it
+		return runnel.Fail(runnel.SessionCreateFailed, "Runnel cannot create "+text.OneLine(path, 500)+", so another user could create it for "+agent+" to use. "+
+			"Make room there, or set TMPDIR to a folder of your own for the server.", err)
 	}
 	info, err := os.Lstat(path)
-	if err == nil {
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if ok && info.IsDir() && int(st.Uid) == os.Geteuid() && info.Mode()&0o002 == 0 {
-			if info.Mode()&0o020 == 0 {
-				return nil
-			}
+	if err == nil && info.IsDir() && isOwn(info) && info.Mode()&0o002 == 0 {
+		if info.Mode()&0o020 != 0 {
 			// The agent made the folder in a terminal with the umask 002, which is usual
 			// where each user has a group alone.
-			if err = os.Chmod(path, 0o700); err == nil {
-				return nil
-			}
+			err = os.Chmod(path, 0o700)
+		}
+		if err == nil {
+			return nil
 		}
 	}
+	return notOwn(path, agent, err)
+}
+
+func notOwn(path, agent string, err error) error {
 	return runnel.Fail(runnel.SessionCreateFailed, "Another user can write to "+text.OneLine(path, 500)+". "+agent+" would use what is there, so that user could change your files. "+
 		"Remove that folder, or set TMPDIR to a folder of your own for the server.", err)
+}
+
+func isOwn(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}
+
+// isForeign reports whether an entry belongs to another user, such as a member of
+// the group who made it while the group could write to the folder.
+func isForeign(e os.DirEntry) bool {
+	info, err := e.Info()
+	return err == nil && !isOwn(info)
 }
