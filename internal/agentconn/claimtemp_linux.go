@@ -36,7 +36,7 @@ func ClaimTemp(env []string, agent, prefix string) error {
 // one and does not check who owns it. OwnTemp creates the folder in the shared one,
 // so that the system still removes old files, and fails as ClaimTemp does.
 func OwnTemp(env []string, agent string) ([]string, error) {
-	path := tempPath(env, "runnel-")
+	path := tempPath(env, ownTempPrefix)
 	if err := claim(path, agent); err != nil {
 		return nil, err
 	}

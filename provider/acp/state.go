@@ -16,6 +16,8 @@ type stateFolder struct {
 	further  []string // variables that name further files or directories that the agent obeys or stores
 	inHome   bool     // the variable replaces the home directory, instead of the folder
 	inCache  string   // path in the user's directory for caches; "" if there is none
+
+	temporary []string // names of agentconn.TempPaths
 }
 
 // stateFolders has the folders of the agents, in addition to those of
@@ -23,11 +25,11 @@ type stateFolder struct {
 var stateFolders = map[string]stateFolder{
 	"claude-agent-acp": {names: []string{".claude", ".claude.json"}, variable: "CLAUDE_CONFIG_DIR", further: []string{
 		"CLAUDE_ENV_FILE", "CLAUDE_CODE_MANAGED_SETTINGS_PATH", "CLAUDE_CODE_PLUGIN_CACHE_DIR", "CLAUDE_CODE_PLUGIN_SEED_DIR", "CLAUDE_CODE_PLUGIN_DIRS",
-	}},
-	"codex-acp": {names: []string{".codex"}, variable: "CODEX_HOME", further: []string{"CODEX_SQLITE_HOME"}},
-	"copilot":   {names: []string{".copilot", ".config/github-copilot", ".cache/copilot"}, variable: "COPILOT_HOME", inCache: "copilot"},
-	"gemini":    {names: []string{".gemini"}, variable: "GEMINI_CLI_HOME", inHome: true, further: []string{"GEMINI_CLI_SYSTEM_SETTINGS_PATH", "GEMINI_CLI_SYSTEM_DEFAULTS_PATH", "GEMINI_CLI_TRUSTED_FOLDERS_PATH"}},
-	"opencode":  {names: []string{".opencode", ".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode"}, variable: "OPENCODE_CONFIG_DIR", further: []string{"OPENCODE_CONFIG", "OPENCODE_DB"}},
+	}, temporary: []string{"claude-"}},
+	"codex-acp": {names: []string{".codex"}, variable: "CODEX_HOME", further: []string{"CODEX_SQLITE_HOME"}, temporary: []string{"codex-bwrap-synthetic-mount-targets-"}},
+	"copilot":   {names: []string{".copilot", ".config/github-copilot", ".cache/copilot"}, variable: "COPILOT_HOME", inCache: "copilot", temporary: []string{"node-compile-cache"}},
+	"gemini":    {names: []string{".gemini"}, variable: "GEMINI_CLI_HOME", inHome: true, further: []string{"GEMINI_CLI_SYSTEM_SETTINGS_PATH", "GEMINI_CLI_SYSTEM_DEFAULTS_PATH", "GEMINI_CLI_TRUSTED_FOLDERS_PATH"}, temporary: []string{"gemini/ide"}},
+	"opencode":  {names: []string{".opencode", ".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode"}, variable: "OPENCODE_CONFIG_DIR", further: []string{"OPENCODE_CONFIG", "OPENCODE_DB"}, temporary: []string{"opencode"}},
 	"qwen": {names: []string{".qwen"}, variable: "QWEN_HOME", further: []string{
 		"QWEN_CODE_SYSTEM_SETTINGS_PATH", "QWEN_CODE_SYSTEM_DEFAULTS_PATH", "QWEN_CODE_TRUSTED_FOLDERS_PATH", "QWEN_CODE_MCP_APPROVALS_PATH",
 		"QWEN_RUNTIME_DIR", "QWEN_CODE_MEMORY_BASE_DIR", "QWEN_CODE_MANAGED_NPM_ROOT",
@@ -54,7 +56,7 @@ func (p *provider) StatePaths() (paths []string) {
 			paths = append(paths, dir)
 		}
 	}
-	paths = append(paths, agentconn.NamedPaths(env, folder.further...)...)
+	paths = slices.Concat(paths, agentconn.NamedPaths(env, folder.further...), agentconn.TempPaths(env, folder.temporary...))
 	if needs := p.agent.enclosure(env, ""); needs != nil {
 		paths = slices.Concat(paths, needs.State, needs.Logins, needs.Copies, needs.Read, needs.Private)
 	}

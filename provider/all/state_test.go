@@ -1,8 +1,10 @@
 package all
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
@@ -62,6 +64,16 @@ func TestProvidersKnowTheStateOfTheirAgents(t *testing.T) {
 			}
 		})
 	}
+	t.Run("temporary files", func(t *testing.T) {
+		dir, user := filepath.Join(home, "temporary"), strconv.Itoa(os.Geteuid())
+		t.Setenv("TMPDIR", dir)
+		paths := statePaths()
+		for _, name := range []string{"runnel-" + user, "claude-" + user, "codex-bwrap-synthetic-mount-targets-" + user, "opencode", "node-compile-cache", "gemini/ide"} {
+			if !slices.Contains(paths, filepath.Join(dir, name)) || slices.Contains(paths, dir) {
+				t.Errorf("%s among the temporary files is not the state of any agent: %q", name, paths)
+			}
+		}
+	})
 	for _, p := range Providers() {
 		keeper, ok := p.(runnel.StateKeeper)
 		if _, runs := p.(runnel.Programmable); runs && (!ok || len(keeper.StatePaths()) == 0) {

@@ -75,7 +75,7 @@ func (p *Provider) StatePaths() (paths []string) {
 			paths = append(paths, filepath.Join(home, filepath.FromSlash(name)))
 		}
 	}
-	return append(paths, agentconn.NamedPaths(env, obeyed...)...)
+	return slices.Concat(paths, agentconn.NamedPaths(env, obeyed...), agentconn.TempPaths(env, "claude-"))
 }
 
 // obeyed are the variables that name settings and plugins outside of the

@@ -63,7 +63,7 @@ func (p *Provider) StatePaths() (paths []string) {
 			paths = append(paths, home)
 		}
 	}
-	return append(paths, agentconn.NamedPaths(env, "CODEX_SQLITE_HOME")...)
+	return slices.Concat(paths, agentconn.NamedPaths(env, "CODEX_SQLITE_HOME"), agentconn.TempPaths(env, tempPrefix))
 }
 
 // Quiet returns the settings by which Codex, in a sandbox, sends nothing about
