@@ -110,7 +110,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) 
 	if !opt.Trusted {
 		pinGit(ctx, params, env, opt)
 	}
-	args, opt.Tap = append(args, login.args()...), login.tap(opt.Tap)
+	args, opt.Tap = slices.Concat(args, noGoals, login.args()), login.tap(opt.Tap)
 	if opt.Sandbox.IsOn() {
 		args = append(args, quiet()...)
 	} else if err := agentconn.ClaimTemp(env, product.Name, tempPrefix); err != nil {
@@ -131,6 +131,11 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) 
 // mark is the environment variable by which the supervisor finds the processes
 // that it started.
 const mark = "CODEX_" + proc.MarkSuffix
+
+// noGoals are arguments by which Codex offers the model no tools for goals. The
+// model can set a goal without asking, and Codex 0.169.0 then begins turns by
+// itself, one after the other, until it is interrupted.
+var noGoals = []string{"-c", "features.goals=false"}
 
 // tempPrefix is the name, without the number of the user, of a folder for temporary
 // files in which Codex writes through links before each command that it runs in its

@@ -496,3 +496,15 @@ func TestUserConfigurationStaysUnchanged(t *testing.T) {
 		t.Errorf("%v: the configuration became\n%s", err, after)
 	}
 }
+
+// With a goal, the agent begins turns without a prompt, one after the other.
+func TestModelCannotSetAGoal(t *testing.T) {
+	r := newRig(t)
+	r.Send("hello")
+	r.FinishTurn("")
+	for _, q := range r.Model.Requests() {
+		if strings.Contains(string(q.Body), "create_goal") {
+			t.Error("the agent offers the model a tool by which it begins turns by itself")
+		}
+	}
+}
