@@ -259,6 +259,9 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 		}
 	}
 	env = withPassword(env, p.agent.quirks().startup.password)
+	if f := p.agent.quirks().startup.noGoals; f != nil {
+		env = f(env)
+	}
 	if f := p.agent.quirks().startup.pinGit; f != nil && !opt.Trusted {
 		env = f(env, agentconn.GitPins(ctx, env, opt))
 	}

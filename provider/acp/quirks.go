@@ -104,6 +104,9 @@ type startupQuirks struct {
 	// noSubagentArgs are further arguments, by which the agent offers the model no
 	// tools for subagents.
 	noSubagentArgs []string
+	// noGoals returns env, changed so that the model can set no goal, for which the
+	// agent would begin turns by itself.
+	noGoals func(env []string) []string
 	// noHelpers returns env, changed so that the agent starts no language
 	// servers and no formatters. It is for agents that run those of an untrusted
 	// folder.

@@ -38,6 +38,7 @@ func codexACP() *quirks {
 				}
 				return nil
 			},
+			noGoals:   codexNoGoals,
 			pinGit:    codexPins,
 			claimTemp: "codex-bwrap-synthetic-mount-targets-",
 			contextSettings: func(env []string) []string {
@@ -79,6 +80,11 @@ func codexPins(env []string, pins map[string]string) []string {
 			set[variable] = value
 		}
 	})
+}
+
+// codexNoGoals disables the tools for goals.
+func codexNoGoals(env []string) []string {
+	return codexConfig(env, func(config map[string]any) { object(config, "features")["goals"] = false })
 }
 
 // codexNoSubagents disables the tools for subagents.
