@@ -32,7 +32,7 @@ func TestDisallowedToolsReachTheAgent(t *testing.T) {
 	}{
 		{"claude tools", claude, runnel.Options{ServerDisallowedTools: []string{"Bash"}}, `"disallowedTools":["Bash"]`},
 		{"claude never", claude, runnel.Options{ServerDisallowedTools: []string{"Bash"}, Delegation: runnel.DelegateNever}, `"disallowedTools":["Bash","Agent","Task","Workflow","SendMessage"]`},
-		{"claude ask", claude, runnel.Options{Delegation: runnel.DelegateAsking}, `"settings":{"crossSessionInbound":"refuse","permissions":{"ask":["Agent","Task","Workflow","SendMessage"]}}`},
+		{"claude ask", claude, runnel.Options{Delegation: runnel.DelegateAsking}, `"settings":{"crossSessionInbound":"refuse","permissions":{"ask":["Agent","Task","Workflow","SendMessage"],"disableAutoMode":"disable"}}`},
 		{"claude flag", claude, runnel.Options{ServerDisallowedTools: []string{"--settings={}"}}, "begins with a letter or digit"},
 		{"opencode tools", opencode, runnel.Options{ServerDisallowedTools: []string{"bash", "write"}, PermissionMode: runnel.ModeAcceptEdits}, `{"*_*":{"?":"ask"},"bash":"deny","edit":"deny","task":"deny","webfetch":"ask"}`},
 		{"opencode bypass", opencode, runnel.Options{ServerDisallowedTools: []string{"bash"}, PermissionMode: runnel.ModeBypass}, `{"bash":"deny","edit":"allow","webfetch":"allow"}`},
@@ -46,7 +46,7 @@ func TestDisallowedToolsReachTheAgent(t *testing.T) {
 	if len(env) != 2 || env[1] != `CODEX_CONFIG={"agents":{"enabled":false,"max_threads":2},"model":"m"}` {
 		t.Errorf("codex: %q", env)
 	}
-	if got := claude(runnel.Options{}); strings.Contains(got, "disallowed") || strings.Contains(got, "permissions") {
+	if got := claude(runnel.Options{}); strings.Contains(got, "disallowed") || strings.Contains(got, `"ask"`) {
 		t.Errorf("without such options: %s", got)
 	}
 }

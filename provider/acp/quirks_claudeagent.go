@@ -119,11 +119,14 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 	if len(disallowed) > 0 {
 		options["disallowedTools"] = disallowed
 	}
-	settings := map[string]any{"crossSessionInbound": "refuse"} // a message from another session would begin a turn
+	permissions := map[string]any{"disableAutoMode": "disable"} // else a model decides about calls in the plan mode, which the model can enter by itself
 	if opt.Delegation == runnel.DelegateAsking {                // by default the agent does not ask
-		settings["permissions"] = map[string]any{"ask": claudeSubagents}
+		permissions["ask"] = claudeSubagents
 	}
-	options["settings"] = settings
+	options["settings"] = map[string]any{
+		"crossSessionInbound": "refuse", // a message from another session would begin a turn
+		"permissions":         permissions,
+	}
 	if len(opt.Tools) > 0 {
 		options["tools"] = opt.Tools
 	}

@@ -146,13 +146,11 @@ func nativeMode(m runnel.PermissionMode, allowBypass bool) (string, error) {
 // The first is initialize.
 func setup(opt runnel.Options) ([]controlRequest, error) {
 	reqs := []controlRequest{{Subtype: "initialize", AppendSystemPrompt: opt.SystemPromptAppend, ForwardSubagent: true, Agents: subagents(opt)}}
-	if p := permissions(opt); len(p) > 0 {
-		settings, err := json.Marshal(map[string]any{"permissions": p})
-		if err != nil {
-			return nil, err
-		}
-		reqs = append(reqs, controlRequest{Subtype: "apply_flag_settings", Settings: settings})
+	settings, err := json.Marshal(map[string]any{"permissions": permissions(opt)})
+	if err != nil {
+		return nil, err
 	}
+	reqs = append(reqs, controlRequest{Subtype: "apply_flag_settings", Settings: settings})
 	if len(opt.MCPServers) > 0 {
 		servers, err := mcpServers(opt.MCPServers)
 		if err != nil {
@@ -166,7 +164,9 @@ func setup(opt runnel.Options) ([]controlRequest, error) {
 // permissions returns the value of the agent's setting "permissions", which is
 // sent over standard input.
 func permissions(opt runnel.Options) map[string]any {
-	out := map[string]any{}
+	// In the plan mode, which the model can enter by itself, a model of the API would
+	// decide about calls and nobody would be asked.
+	out := map[string]any{"disableAutoMode": "disable"}
 	if len(opt.AddDirs) > 0 {
 		out["additionalDirectories"] = opt.AddDirs
 	}

@@ -67,8 +67,6 @@ func apiFault(word string, status int, keyed bool) event.Fault {
 // during startup.
 func refused(request string) error {
 	switch request {
-	case "apply_flag_settings":
-		return runnel.Fail(runnel.InvalidRequest, "addDirs: Claude Code does not accept them")
 	case "mcp_set_servers":
 		return runnel.Fail(runnel.InvalidRequest, "mcpServers: Claude Code does not accept them")
 	}

@@ -21,9 +21,7 @@ import (
 const unstoppable = `#!/bin/sh
 trap '' INT TERM HUP
 echo $$ > "$0.pid"
-read -r line
-` + answersLine + `
-n=0
+` + answersSetup + `n=0
 while read -r line; do
   case $line in *'"type":"user"'*)
     n=$((n+1))

@@ -39,6 +39,10 @@ const (
 	resultLine = `{"type":"result","subtype":"success","is_error":false,"stop_reason":"end_turn","session_id":"s","usage":{"input_tokens":1,"output_tokens":2}}`
 )
 
+// answersSetup is a script of sh that answers the two control requests which every
+// session sends first.
+const answersSetup = "read -r line\n" + answersLine + "\nread -r line\n" + answersLine + "\n"
+
 // answersLine is a line of sh that answers the control request in $line.
 const answersLine = `echo '{"type":"control_response","response":{"subtype":"success","request_id":"'"$(printf '%s' "$line" | sed 's/.*"request_id":"\([^"]*\)".*/\1/')"'","response":{"commands":[],"models":[]}}}'`
 
@@ -320,7 +324,7 @@ func fakeAgent(t *testing.T, script, out string) runnel.Options {
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "claude")
-	text := "#!/bin/sh\ncd " + dir + "\nread -r line\n" + answersLine + "\n" + script + "\n"
+	text := "#!/bin/sh\ncd " + dir + "\n" + answersSetup + script + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "out"), []byte(out), 0o600); err != nil {
 		t.Fatal(err)
 	}
