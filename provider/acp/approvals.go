@@ -249,7 +249,7 @@ func isAmbiguous(o permissionOption, options []permissionOption) bool {
 // bypassesByChoice reports whether the permission option switches to a mode in
 // which every tool runs without asking.
 func (q *quirks) bypassesByChoice(option string) bool {
-	return q.isBypassName(option) || slices.Contains(q.startup.bypass, setting{"mode", option})
+	return q.isBypassName(option) || slices.Contains(q.startup.bypass, setting{"mode", option}) || slices.Contains(q.live.unasked, option)
 }
 
 // openApprovals returns the ids of the open approvals, sorted.

@@ -1,10 +1,13 @@
 package acp
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // The model enters the plan mode without a question. There, a model of the API
@@ -15,6 +18,26 @@ func TestNoModelDecidesAboutCallsInPlanMode(t *testing.T) {
 		r.Play(calls(fakemodel.Call("EnterPlanMode", args{})), said)
 		r.DenyAll()
 		r.Play(calls(r.words().Shell("touch made")), said)
+		if evs, asked := r.DenyAll(); asked != 1 || agentrig.Exists(r.File("made")) {
+			t.Errorf("the agent asked %d times: %s", asked, agentrig.Dump(evs))
+		}
+	})
+}
+
+// Qwen Code starts in a mode in which a model decides about calls. It offers to
+// restore that mode once a plan is approved, and a plain approval would do so.
+func TestApprovedPlanOfQwenDoesNotRestoreTheModeInWhichItStarts(t *testing.T) {
+	eachOf(t, []string{"qwen"}, func(t *testing.T, r *rig) {
+		r.Opt.PermissionMode = runnel.ModePlan
+		r.Open()
+		r.Play(calls(fakemodel.Call("exit_plan_mode", args{"plan": "Make a file."})), calls(r.words().Shell("touch made")), said)
+		plan := r.Asked()
+		for _, c := range plan.Choices {
+			if strings.Contains(c.Label, "(auto)") {
+				t.Errorf("offered: %+v", c)
+			}
+		}
+		r.Decide(plan, runnel.Decision{Choice: translate.AllowOnce})
 		if evs, asked := r.DenyAll(); asked != 1 || agentrig.Exists(r.File("made")) {
 			t.Errorf("the agent asked %d times: %s", asked, agentrig.Dump(evs))
 		}

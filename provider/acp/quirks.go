@@ -152,6 +152,9 @@ type liveQuirks struct {
 	// forSession lists the ids of allow_always options that apply only until
 	// the agent exits.
 	forSession []string
+	// unasked lists the ids of permission options that switch to a mode of
+	// startupQuirks.bypass and do not name it.
+	unasked []string
 	// stops lists the ids of permission options that deny a call and end the
 	// turn.
 	stops []string

@@ -47,6 +47,7 @@ func claudeAgent() *quirks {
 		live: liveQuirks{
 			literal:    claudeText,
 			inputGrows: true, // recording tool
+			unasked:    []string{"exit-plan-auto", "exit-plan-clear-auto"},
 
 			mentionsInFiles: true, // the agent puts the texts of attachments behind the prompt
 			costContinues: func(release string) bool { // recording resume; 0.49.0 starts at 0 again

@@ -42,7 +42,8 @@ func qwen() *quirks {
 			joinsTexts: true,
 			wholeFiles: true, // recording edit
 			forSession: []string{"proceed_always"},
-			stops:      []string{"cancel"}, // recording denied-stop
+			unasked:    []string{"restore_previous"}, // the mode before plan, which is auto if the session began in plan
+			stops:      []string{"cancel"},           // recording denied-stop
 			name: func(tc toolCall) string { // recording tool
 				return translate.DecodeLenient[qwenMeta](metaOf(tc.raw)).ToolName
 			},

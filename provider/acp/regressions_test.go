@@ -27,7 +27,8 @@ func TestValuesAskedForBesideATurn(t *testing.T) {
 func TestPlansDoNotBypass(t *testing.T) {
 	evs, _ := runAs(t, known(t, "claude-agent-acp"), withBegun(
 		out(`{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"c","kind":"switch_mode","title":"Ready?","rawInput":{"plan":"p"}},"options":[`+
-			`{"optionId":"auto","kind":"allow_always","name":"Yes, and use auto mode"},{"optionId":"bypassPermissions","kind":"allow_always","name":"Yes, and bypass"},`+
+			`{"optionId":"exit-plan-auto","kind":"allow_always","name":"Yes, and use auto mode"},{"optionId":"exit-plan-clear-auto","kind":"allow_always","name":"Yes, clear context"},`+
+			`{"optionId":"exit-plan-bypass","kind":"allow_always","name":"Yes, and bypass permissions"},{"optionId":"auto","kind":"allow_always","name":"Yes, and use auto mode"},{"optionId":"bypassPermissions","kind":"allow_always","name":"Yes, and bypass"},`+
 			`{"optionId":"default","kind":"allow_once","name":"Yes"},{"optionId":"plan","kind":"reject_once","name":"No"}]}}`))...)
 	asked := bodies[event.ApprovalRequested](evs)
 	if len(asked) != 1 {
