@@ -33,6 +33,10 @@ type Command struct {
 	// an untrusted folder, the agent is then started in an empty directory.
 	Elsewhere bool
 
+	// Above lists names of files and folders that the agent obeys, or sends to
+	// the model, also above the repository of a trusted folder.
+	Above []string
+
 	// Enclosure is what the agent needs in a sandbox. Default: the agent cannot
 	// run in one.
 	Enclosure *Enclosure
@@ -45,13 +49,16 @@ type Command struct {
 }
 
 // Start starts an agent in opt.Dir. It fails with SessionCreateFailed if an
-// untrusted folder could determine which program runs. opt.Takeover determines
-// how a restarted server finds the agent again.
+// untrusted folder could determine which program runs, or if another user has put
+// settings above a trusted one. opt.Takeover determines how a restarted server finds the agent again.
 func Start(ctx context.Context, cmd Command, agent Agent, tr Translator, opt runnel.Options) (*Conn, error) {
 	if !opt.Trusted || len(opt.UntrustedDirs) > 0 {
 		if err := cmd.prepareUntrusted(ctx, opt, agent); err != nil {
 			return nil, err
 		}
+	}
+	if err := checkAbove(opt, cmd.Above); err != nil {
+		return nil, err
 	}
 	box, err := surround(ctx, &cmd, agent, opt)
 	if err != nil {

@@ -86,6 +86,9 @@ func trusted(owner int) bool {
 	return owner == os.Geteuid() || owner == 0 || owner == unmapped()
 }
 
+// Foreign reports whether another user, who is not root, owns a file.
+func Foreign(info fs.FileInfo) bool { return !trusted(ownerOf(info)) }
+
 func ownerOf(info fs.FileInfo) int {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(st.Uid)

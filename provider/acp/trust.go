@@ -18,6 +18,14 @@ import (
 // such files (Agent.SettingsFiles, Agent.ContextFiles, Agent.NestedFiles,
 // startupQuirks.chosenPath).
 
+// obeyedAbove lists what one of the agents obeys, or sends to the model, also above
+// the repository of a trusted folder, such as MCP servers (Claude Code 2.1.330),
+// variables (Gemini CLI 0.61.0) or, without a repository, plugins (opencode 1.18.33).
+var obeyedAbove = []string{
+	".mcp.json", ".claude", "CLAUDE.md", "CLAUDE.local.md", ".env", ".gemini", "GEMINI.md", ".qwen", "QWEN.md", ".agents", "AGENTS.md", "AGENTS.override.md",
+	".codex", ".opencode", "opencode.json", "opencode.jsonc", "CONTEXT.md", ".copilot", ".github", ".vscode",
+}
+
 // checkTrust fails if an untrusted folder has files that could make the agent
 // run commands, change other files or send their contents to the model.
 func (p *provider) checkTrust(opt runnel.Options) error {

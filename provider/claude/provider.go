@@ -152,7 +152,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 		return nil, err
 	}
 	tr := newTranslator()
-	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: env, Mark: mark, Enclosure: enclosure(env, args, opt), Broker: b}, product, tr, opt)
+	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: env, Mark: mark, Above: []string{".mcp.json", ".claude", "CLAUDE.md", "CLAUDE.local.md"}, Enclosure: enclosure(env, args, opt), Broker: b}, product, tr, opt)
 	if err != nil {
 		return nil, err
 	}

@@ -117,7 +117,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) 
 		return nil, err
 	}
 	tr := newTranslator()
-	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: args, Env: env, Mark: mark, Elsewhere: true, Enclosure: enclosure(env), Broker: login.broker}, product, tr, opt)
+	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: args, Env: env, Mark: mark, Elsewhere: true, Above: []string{".codex", ".agents", "AGENTS.md", "AGENTS.override.md"}, Enclosure: enclosure(env), Broker: login.broker}, product, tr, opt)
 	if err != nil {
 		return nil, err
 	}
