@@ -305,15 +305,28 @@ func TestDiffOfUnusualFiles(t *testing.T) {
 	}
 }
 
-// A user may have another name in some folders. Git applies such settings by the
-// place of the git directory.
-func TestConditionalIdentity(t *testing.T) {
+// A user may have another name, sign, and exclude other files in some folders. Git
+// applies such settings by the place of the git directory.
+func TestSettingsOfTheUserForSomeFoldersApply(t *testing.T) {
 	t.Parallel()
 	rg := newRig(t)
 	rg.write(filepath.Join(rg.home, ".gitconfig"), "[user]\n\tname = Ada\n\temail = ada@example.com\n[includeIf \"gitdir:"+rg.folder.Dir+"/\"]\n\tpath = work\n")
-	rg.write(filepath.Join(rg.home, "work"), "[user]\n\temail = ada@work.example\n")
+	program, inside := filepath.Join(rg.home, "sign"), filepath.Join(rg.folder.Dir, "included")
+	rg.write(filepath.Join(rg.home, "work"), "[user]\n\temail = ada@work.example\n[commit]\n\tgpgSign = true\n[gpg]\n\tprogram = "+program+
+		"\n[core]\n\texcludesFile = "+filepath.Join(rg.home, "excluded")+"\n[include]\n\tpath = "+inside+"\n")
+	rg.write(inside, "[gpg]\n\tprogram = "+filepath.Join(rg.folder.Dir, "program")+"\n")
+	rg.write(filepath.Join(rg.home, "excluded"), "*.key\nincluded\n")
+	rg.write(program, "#!/bin/sh\ncat > /dev/null\necho '[GNUPG:] SIG_CREATED ' >&2\necho a signature\n")
+	if err := os.Chmod(program, 0o700); err != nil { //nolint:gosec // git runs it
+		t.Fatal(err)
+	}
 	rg.put("a.txt", "x\n")
+	rg.put("secret.key", "x\n")
+	equal(t, "files", len(rg.status().Files), 1)
 	rg.stage("a.txt")
 	rg.commit("m")
 	equal(t, "author", rg.run("log", "-1", "--format=%ae %ce"), "ada@work.example ada@work.example")
+	if c := rg.run("cat-file", "commit", "HEAD"); !strings.Contains(c, "a signature") {
+		t.Errorf("the commit is not signed: %s", c)
+	}
 }

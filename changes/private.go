@@ -13,6 +13,7 @@ import (
 
 	"github.com/runnel-dev/runnel/internal/nofollow"
 	guarded "github.com/runnel-dev/runnel/internal/private"
+	"github.com/runnel-dev/runnel/internal/subpath"
 )
 
 // A private git directory lets git work on a repository without reading its
@@ -37,13 +38,13 @@ var kept = map[string]bool{
 	"user.name": true, "user.email": true, "author.name": true, "author.email": true, "committer.name": true, "committer.email": true,
 }
 
-// identity reports whether a setting names an author or committer. A
-// configuration of the user may set it for repositories in certain folders only.
-// Git cannot recognise them by the private directory, so the private
-// configuration repeats the setting.
-func identity(key string) bool {
-	section, name, _ := strings.Cut(key, ".")
-	return (section == "user" || section == "author" || section == "committer") && (name == "name" || name == "email")
+// personal are the settings of a user that the private configuration repeats. A
+// configuration of the user may have them for repositories in certain folders only,
+// which git cannot recognise by the private directory.
+var personal = map[string]bool{
+	"user.name": true, "user.email": true, "author.name": true, "author.email": true, "committer.name": true, "committer.email": true,
+	"commit.gpgsign": true, "gpg.format": true, "gpg.program": true, "gpg.*.program": true, "gpg.*.defaultkeycommand": true,
+	"user.signingkey": true, "core.excludesfile": true,
 }
 
 // extensions are the format extensions that the private directory supports, and
@@ -62,7 +63,7 @@ func (g *Git) isolate(ctx context.Context, r *repository) (_ *private, err error
 	if err != nil {
 		return nil, err
 	}
-	config, err := privateConfig(settings)
+	config, err := privateConfig(r.root, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -208,9 +209,11 @@ func (g *Git) settings(ctx context.Context, r *repository) ([]setting, error) {
 	return list, nil
 }
 
-// privateConfig returns the configuration with those settings that cannot run
-// anything.
-func privateConfig(settings []setting) (string, error) {
+// privateConfig returns the configuration with those settings of the repository at
+// root that cannot run anything, and with those of the user that are not in a file
+// of the repository.
+func privateConfig(root string, settings []setting) (string, error) {
+	root = canonical(root)
 	var b strings.Builder
 	b.WriteString("[core]\n\tbare = false\n\tsplitIndex = false\n") // a new shared index would go to the private directory
 	for _, s := range settings {
@@ -226,7 +229,7 @@ func privateConfig(settings []setting) (string, error) {
 		switch {
 		case section == "extensions" && s.own && !extensions[s.key]:
 			return "", failed("The repository has the format extension " + name + ", which Runnel supports in trusted folders only.")
-		case !kept[known], !s.own && !identity(known), known == "branch.*.remote" && strings.ContainsAny(s.value, ":/\\"):
+		case s.own && !kept[known], !s.own && (!personal[known] || subpath.Within(canonical(s.file), root)), known == "branch.*.remote" && strings.ContainsAny(s.value, ":/\\"):
 			continue
 		}
 		b.WriteString("[" + section)
