@@ -83,11 +83,21 @@ func geminiWithPolicy(env []string, name, content string) ([]string, error) {
 	})
 }
 
-// qwenAskFirst returns env, changed so that Qwen Code asks before each command. In
-// the mode yolo it does not ask nevertheless.
+// qwenOthers are subagents of Qwen Code that are programs of their own: Claude Code
+// and Codex, as the PATH has them. Runnel would not start them in this way: in an
+// untrusted folder, they run what the folder's settings name (0.24.4). A rule with a
+// parameter ignores the case of its value, as Qwen Code does with names of subagents.
+var qwenOthers = []string{"agent(subagent_type:claude-code)", "agent(subagent_type:codex)"}
+
+// qwenAskFirst returns env, changed so that Qwen Code asks before each command, and
+// starts no other agent. By itself, it does the latter without asking in the mode
+// auto-edit. In the mode yolo it does not ask nevertheless.
 func qwenAskFirst(env []string) ([]string, error) {
 	return qwenDefaults.change(env, func(settings map[string]json.RawMessage) error {
 		if err := permit(settings, "ask", "run_shell_command", "monitor"); err != nil {
+			return err
+		}
+		if err := permit(settings, "deny", qwenOthers...); err != nil {
 			return err
 		}
 		return qwenUnseen(settings)

@@ -49,6 +49,34 @@ func TestCommandsThatSeemToReadAreAskedAbout(t *testing.T) {
 	})
 }
 
+// Claude Code and Codex as subagents would obey the settings of an untrusted folder.
+func TestSubagentsOfQwenAreNoOtherAgents(t *testing.T) {
+	r := newRig(t, "qwen")
+	bin := t.TempDir()
+	for _, other := range []string{"claude-agent-acp", "codex"} {
+		r.put(filepath.Join(bin, other), "#!/bin/sh\ntouch "+r.File("ran")+"\n")
+		if err := os.Chmod(filepath.Join(bin, other), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Opt.Env = append(r.Opt.Env, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	r.Provider = r.Provider.(runnel.Programmable).WithProgram(append([]string{r.Agent.Path}, r.Agent.Args...), r.Opt.Env)
+	for _, mode := range []runnel.PermissionMode{runnel.ModeDefault, runnel.ModeAcceptEdits} {
+		r.Opt.PermissionMode = mode
+		r.Open()
+		for _, kind := range []string{"claude-code", "Codex"} {
+			r.Play(calls(fakemodel.Call("agent", args{"description": "Look", "prompt": "Look", "subagent_type": kind})), said)
+			if _, asked := r.DenyAll(); asked != 0 {
+				t.Errorf("%s: %s would start", mode, kind)
+			}
+		}
+		r.Close()
+	}
+	if agentrig.Exists(r.File("ran")) {
+		t.Error("another agent ran")
+	}
+}
+
 // A tool of an MCP server can do anything, whatever it calls itself.
 func TestToolsOfMCPServersAreAskedAbout(t *testing.T) {
 	r := newRig(t, "opencode")
@@ -92,11 +120,11 @@ func TestAskingBeforeCommandsKeepsTheDefaultSettings(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	given := filepath.Join(t.TempDir(), "system-defaults.json")
 	for name, test := range map[string]struct{ text, want string }{
-		"none":      {"", `{"agents":{"crossSessionMessaging":false},"permissions":{"ask":["run_shell_command","monitor"]}}`},
-		"others":    {`{"a":1,"permissions":{"ask":["x"],"deny":["y"]}}`, `{"a":1,"agents":{"crossSessionMessaging":false},"permissions":{"ask":["x","run_shell_command","monitor"],"deny":["y"]}}`},
-		"agents":    {`{"agents":{"b":1,"crossSessionMessaging":true}}`, `{"agents":{"b":1,"crossSessionMessaging":true},"permissions":{"ask":["run_shell_command","monitor"]}}`},
+		"none":      {"", `{"agents":{"crossSessionMessaging":false},"permissions":{"ask":["run_shell_command","monitor"],"deny":["agent(subagent_type:claude-code)","agent(subagent_type:codex)"]}}`},
+		"others":    {`{"a":1,"permissions":{"ask":["x"],"deny":["y"]}}`, `{"a":1,"agents":{"crossSessionMessaging":false},"permissions":{"ask":["x","run_shell_command","monitor"],"deny":["y","agent(subagent_type:claude-code)","agent(subagent_type:codex)"]}}`},
+		"agents":    {`{"agents":{"b":1,"crossSessionMessaging":true}}`, `{"agents":{"b":1,"crossSessionMessaging":true},"permissions":{"ask":["run_shell_command","monitor"],"deny":["agent(subagent_type:claude-code)","agent(subagent_type:codex)"]}}`},
 		"no agents": {`{"agents":[]}`, ""},
-		"comments":  {"{ // none: {\n/* \" */\"a\": \"//\\\"/*\"}//", `{"a":"//\"/*","agents":{"crossSessionMessaging":false},"permissions":{"ask":["run_shell_command","monitor"]}}`},
+		"comments":  {"{ // none: {\n/* \" */\"a\": \"//\\\"/*\"}//", `{"a":"//\"/*","agents":{"crossSessionMessaging":false},"permissions":{"ask":["run_shell_command","monitor"],"deny":["agent(subagent_type:claude-code)","agent(subagent_type:codex)"]}}`},
 		"no end":    {`{} /* none`, ""},
 		"no string": {`{"a`, ""},
 		"comma":     {`{"a":1,}`, ""},
