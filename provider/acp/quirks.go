@@ -164,6 +164,9 @@ type liveQuirks struct {
 	// lateInput means that a permission request may arrive before the arguments
 	// of its call.
 	lateInput bool
+	// warnings are shown with questions about a tool for which the agent gives no
+	// reason, by the tool's name. They say what an answer allows beyond the call.
+	warnings map[string]string
 
 	// inputGrows means that each update of a call has more of its arguments.
 	// The arguments are final once an update has content, or once the agent

@@ -44,6 +44,9 @@ func qwen() *quirks {
 			forSession: []string{"proceed_always"},
 			unasked:    []string{"restore_previous"}, // the mode before plan, which is auto if the session began in plan
 			stops:      []string{"cancel"},           // recording denied-stop
+			warnings: map[string]string{
+				"agent": "Outside of the mode plan, the subagent reads and changes files, also outside of the folder, and fetches addresses without asking. It asks before commands.",
+			},
 			name: func(tc toolCall) string { // recording tool
 				return translate.DecodeLenient[qwenMeta](metaOf(tc.raw)).ToolName
 			},
