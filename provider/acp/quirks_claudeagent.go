@@ -80,6 +80,10 @@ func claudeAgent() *quirks {
 // claudeSubagents lists all names of the tools that start or continue subagents.
 var claudeSubagents = []string{"Agent", "Task", "Workflow", "SendMessage"}
 
+// claudeSchedules lists the tools by which the model makes the agent begin turns
+// later, by itself.
+var claudeSchedules = []string{"CronCreate", "ScheduleWakeup"}
+
 type claudeMeta struct {
 	ClaudeCode struct {
 		ToolName string `json:"toolName"`
@@ -121,8 +125,8 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 		options["disallowedTools"] = disallowed
 	}
 	permissions := map[string]any{"disableAutoMode": "disable"} // else a model decides about calls in the plan mode, which the model can enter by itself
-	if opt.Delegation == runnel.DelegateAsking {                // by default the agent does not ask
-		permissions["ask"] = claudeSubagents
+	if ask := agentconn.AskTools(opt, claudeSchedules, claudeSubagents); len(ask) > 0 {
+		permissions["ask"] = ask
 	}
 	options["settings"] = map[string]any{
 		"crossSessionInbound": "refuse", // a message from another session would begin a turn

@@ -170,8 +170,8 @@ func permissions(opt runnel.Options) map[string]any {
 	if len(opt.AddDirs) > 0 {
 		out["additionalDirectories"] = opt.AddDirs
 	}
-	if opt.Delegation == runnel.DelegateAsking { // by default the agent starts subagents without an approval
-		out["ask"] = subagentTools
+	if ask := agentconn.AskTools(opt, schedulingTools, subagentTools); len(ask) > 0 {
+		out["ask"] = ask
 	}
 	return out
 }

@@ -97,6 +97,10 @@ var efforts = []string{"low", "medium", "high", "xhigh", "max"}
 // of Claude Code uses one of them; permission rules accept both.
 var subagentNames = []string{"Agent", "Task"}
 
+// schedulingTools are the tools by which the model makes the agent begin turns
+// later, by itself. A durable task of CronCreate also does so in later sessions.
+var schedulingTools = []string{"CronCreate", "ScheduleWakeup"}
+
 // subagentTools are all tools that can let a subagent work. A workflow is a script
 // that can start them, and a message continues a subagent that has ended, also
 // after a conversation was resumed.
