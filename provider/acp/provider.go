@@ -258,6 +258,7 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 				"and an agent in a sandbox could have made one. "+why.next)
 		}
 	}
+	args = slices.Concat(args, p.agent.quirks().startup.alwaysArgs)
 	env = withPassword(env, p.agent.quirks().startup.password)
 	if f := p.agent.quirks().startup.noGoals; f != nil {
 		env = f(env)

@@ -101,6 +101,8 @@ type startupQuirks struct {
 	// ownTemp means that the agent uses a folder in the shared one for temporary
 	// files, also if another user created it; see agentconn.OwnTemp.
 	ownTemp bool
+	// alwaysArgs are further arguments, with which the agent always starts.
+	alwaysArgs []string
 	// noSubagentArgs are further arguments, by which the agent offers the model no
 	// tools for subagents.
 	noSubagentArgs []string

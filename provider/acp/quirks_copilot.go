@@ -30,6 +30,7 @@ func copilot() *quirks {
 			bypass:         []setting{{"allow_all", "on"}, {"mode", copilotMode + "autopilot"}},
 			noStdioServers: true,
 			noSubagentArgs: []string{"--excluded-tools=task"},
+			alwaysArgs:     []string{"--excluded-tools=sql"}, // it shows the model the sessions of all projects, without asking
 			subagentTools:  []string{"task"}, subagentKey: "agent_type",
 			delegations: []runnel.Delegation{runnel.DelegateNever},
 			startModel: func(env []string, model string) []string {
