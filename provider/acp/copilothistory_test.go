@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
@@ -34,6 +36,16 @@ func TestCopilotReadsNoSessionsOfOtherProjects(t *testing.T) {
 		later := r.Model.Requests()[before:]
 		if asked == 0 && slices.ContainsFunc(later, func(q fakemodel.Request) bool { return bytes.Contains(q.Body, []byte("canary-of-a-terminal")) }) {
 			t.Errorf("the model received what the user had said in another session\n%s", dump(evs))
+		}
+	})
+}
+
+// Copilot says which tools it does without, and Runnel chooses them for all sessions.
+func TestCopilotSaysNothingOfTheToolsThatItNeverHas(t *testing.T) {
+	eachOf(t, []string{"copilot"}, func(t *testing.T, r *rig) {
+		r.Play(said)
+		if notices := agentrig.Bodies[event.Notice](r.FinishTurn("")); len(notices) > 0 {
+			t.Error(notices)
 		}
 	})
 }

@@ -200,7 +200,7 @@ func (t *translator) chunk(typ event.ItemType, u textUpdate, parent string) {
 		t.turns.now.add(f(u.meta))
 	}
 	words := u.words
-	if words == "" {
+	if words == "" || slices.Contains(t.session.q.live.unsaid, words) {
 		return
 	}
 	t.session.named = t.session.named || u.messageID != ""

@@ -201,6 +201,9 @@ type liveQuirks struct {
 	// steps returns the plan entries in the arguments of a call.
 	steps func(c *call) []planEntry
 
+	// unsaid lists messages of the agent about how Runnel starts it, which are not
+	// shown.
+	unsaid []string
 	// isAgentText reports whether a message without an id is from the agent
 	// itself, not from the model.
 	isAgentText func(text string) bool

@@ -42,6 +42,7 @@ func copilot() *quirks {
 			name:    copilotTool,
 			running: true,        // recording tool
 			output:  shellOutput, // recording tool
+			unsaid:  []string{"Info: Disabled tools: sql"},
 			isAgentText: func(text string) bool { // recordings approval-denied and failure
 				return strings.HasPrefix(text, "Info: ") || strings.HasPrefix(text, "Error: ")
 			},
