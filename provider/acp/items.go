@@ -198,6 +198,10 @@ func textOfUpdate(u update) textUpdate {
 func (t *translator) chunk(typ event.ItemType, u textUpdate, parent string) {
 	if f := t.session.q.live.callUsage; f != nil {
 		t.turns.now.add(f(u.meta))
+		if t.replay == nil && t.turns.now.used != nil { // a budget may end the turn
+			tn := t.turns.startedTurn()
+			tn.showUsage(t.turns.turnUsage(tn.used))
+		}
 	}
 	words := u.words
 	if words == "" || slices.Contains(t.session.q.live.unsaid, words) {

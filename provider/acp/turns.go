@@ -34,15 +34,16 @@ type turns struct {
 // turn is the turn that runs.
 type turn struct {
 	id          string
-	prompted    bool    // a prompt started the turn
-	command     bool    // the prompt is a command of the agent
-	begun       bool    // version 2: the agent reported the start of the turn
-	started     bool    // ResponseStart is emitted
-	interrupted bool    // Runnel asked the agent to stop
-	refused     bool    // the user denied a call and stopped the turn
-	cost        float64 // cost of the conversation at the start of the turn
-	costUnknown bool    // cost is unknown, so the cost of the turn is too
-	used        *usage  // sum of the usage of model calls, if reported per call
+	prompted    bool         // a prompt started the turn
+	command     bool         // the prompt is a command of the agent
+	begun       bool         // version 2: the agent reported the start of the turn
+	started     bool         // ResponseStart is emitted
+	interrupted bool         // Runnel asked the agent to stop
+	refused     bool         // the user denied a call and stopped the turn
+	cost        float64      // cost of the conversation at the start of the turn
+	costUnknown bool         // cost is unknown, so the cost of the turn is too
+	used        *usage       // sum of the usage of model calls, if reported per call
+	shown       *event.Usage // as last shown
 
 	out       translate.TurnEmitter
 	threads   threads
@@ -167,9 +168,7 @@ func (ts *turns) state(u update) {
 func (ts *turns) finish(stop string, u *usage, failed *jsonrpc.Error) {
 	tn := ts.startedTurn()
 	used := ts.turnUsage(u)
-	if used != nil {
-		tn.out.Emit(event.UsageUpdated{Usage: used})
-	}
+	tn.showUsage(used)
 	if failed != nil && !tn.cancelled(stop) {
 		tn.dropFailureText(failed)
 	}
@@ -266,6 +265,15 @@ func (tn *turn) add(u *usage) {
 	tn.used.CachedRead += u.CachedRead
 	tn.used.CachedWrite += u.CachedWrite
 	tn.used.Thought += u.Thought
+}
+
+// showUsage emits the usage of the turn so far, unless it is nil or shown already.
+func (tn *turn) showUsage(used *event.Usage) {
+	if used == nil || tn.shown != nil && *tn.shown == *used {
+		return
+	}
+	tn.shown = used
+	tn.out.Emit(event.UsageUpdated{Usage: used})
 }
 
 // turnUsage returns the usage of a turn, or nil if the agent reported none. For

@@ -1,6 +1,7 @@
 package guardrails
 
 import (
+	"fmt"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -52,7 +53,11 @@ func (w *world) refusedPrompt(session string) (code int, message string) {
 func TestTokenBudgetEndsTurnsOfRealAgents(t *testing.T) {
 	each(t, func(t *testing.T, agent realagents.Binary) {
 		w := newWorld(t, agent)
-		session, code, message := w.create(map[string]any{"budget": map[string]any{"tokens": 2500}})
+		tokens, atEnd := 2500, agent.Name == "gemini" || agent.Name == "opencode" // these report their usage at the end
+		if agent.Name == "opencode" {
+			tokens = 500 // 1.18.33 reports only that of the turn's last call of the model
+		}
+		session, code, message := w.create(map[string]any{"budget": map[string]any{"tokens": tokens}})
 		if code != http.StatusCreated {
 			t.Fatalf("create: %d %s", code, message)
 		}
@@ -60,10 +65,10 @@ func TestTokenBudgetEndsTurnsOfRealAgents(t *testing.T) {
 		turn := c.Send(w.spending(10))
 		end := c.End(turn)
 		live := notices(c.Events)
-		if len(live) != 1 || !strings.HasPrefix(live[0], "The session has used ") || !strings.HasSuffix(live[0], " of its budget of 2500 tokens, so the turn ends.") {
+		if len(live) != 1 || !strings.HasPrefix(live[0], "The session has used ") || !strings.HasSuffix(live[0], fmt.Sprintf(" of its budget of %d tokens, so the turn ends.", tokens)) {
 			t.Errorf("the notices are %q", live)
 		}
-		if done, ok := end.Body.(event.ResponseDone); agent.Name != "gemini" && (!ok || done.Status != event.StatusCancelled) { // Gemini CLI reports its usage at the end
+		if done, ok := end.Body.(event.ResponseDone); !atEnd && (!ok || done.Status != event.StatusCancelled) {
 			t.Errorf("the turn ended with %+v", end.Body)
 		}
 		if replayed := notices(w.Log(session, end.Seq)); len(replayed) != 1 || replayed[0] != live[0] {
