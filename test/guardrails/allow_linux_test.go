@@ -114,6 +114,9 @@ func forgot(events []event.Event) bool {
 // continues its conversation each time.
 func TestAllowedPathIsReachedFromTheNextTurnOn(t *testing.T) {
 	each(t, func(t *testing.T, agent realagents.Binary) {
+		if agent.Name == "gemini" {
+			t.Skip("Gemini CLI 0.61.0 shows no output of commands, in which Runnel finds what they could not reach")
+		}
 		w := newWorld(t, agent)
 		file, neighbour := w.outside()
 		data := filepath.Dir(file)
