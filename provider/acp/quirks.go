@@ -166,6 +166,9 @@ type liveQuirks struct {
 	// lateInput means that a permission request may arrive before the arguments
 	// of its call.
 	lateInput bool
+	// wideEdits says what the mode acceptEdits allows outside of a sandbox beyond
+	// edits in the folder.
+	wideEdits string
 	// warnings are shown with questions about a tool for which the agent gives no
 	// reason, by the tool's name. They say what an answer allows beyond the call.
 	warnings map[string]string

@@ -44,6 +44,7 @@ func qwen() *quirks {
 			forSession: []string{"proceed_always"},
 			unasked:    []string{"restore_previous"}, // the mode before plan, which is auto if the session began in plan
 			stops:      []string{"cancel"},           // recording denied-stop
+			wideEdits:  "In this mode, Qwen Code asks before commands only. It also changes files outside of the folder, and fetches addresses.",
 			warnings: map[string]string{
 				"agent": "Outside of the mode plan, the subagent reads and changes files, also outside of the folder, and fetches addresses without asking. It asks before commands.",
 			},

@@ -34,6 +34,15 @@ func newSession(a Agent) session {
 	return session{agent: a, q: q, version: 1, settings: settings{q: q, agent: a.conn().Name}}
 }
 
+// asksFirst sets whether Runnel makes the agent ask before each command, which it
+// does outside of a sandbox.
+func (s *session) asksFirst(each bool) {
+	s.asksEach = each
+	if each {
+		s.settings.wide = s.q.live.wideEdits
+	}
+}
+
 // effective returns the options of a permission request that have the effect that
 // they promise.
 func (s *session) effective(options []permissionOption, tc toolCall) []permissionOption {

@@ -58,6 +58,7 @@ func settingRequests(mode []setting, set runnel.Settings) (out []settingRequest)
 // permission mode that they imply.
 type settings struct {
 	q     *quirks
+	wide  string // what the mode acceptEdits allows beyond edits in the folder; "" if it does not
 	agent string // display name of the agent
 
 	config      []event.ConfigOption
@@ -204,8 +205,11 @@ func (s *settings) update(out translate.TurnEmitter, config []event.ConfigOption
 		return
 	}
 	out.Emit(changed)
-	if bypasses || changed.PermissionMode == string(runnel.ModeBypass) {
+	switch {
+	case bypasses || changed.PermissionMode == string(runnel.ModeBypass):
 		out.Emit(translate.Bypassed)
+	case s.wide != "" && changed.PermissionMode == string(runnel.ModeAcceptEdits):
+		out.Emit(event.Notice{Level: event.LevelWarning, Code: translate.Bypassed.Code, Message: s.wide})
 	}
 }
 
