@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"syscall"
 
@@ -16,16 +15,28 @@ import (
 // ClaimTemp creates a folder in that for temporary files, so that no other user
 // can create it. It is for an agent that follows links there and does not check
 // who owns the folder. prefix is its name without the number of the user, env is
-// the environment of the agent. If the folder is the user's and its group can write
-// to it, ClaimTemp changes that. It fails with SessionCreateFailed if another user
-// can write to the folder or to one in it, or could create the folder later.
+// the environment of the agent. If the folder, or one in it, is the user's and its
+// group can write to it, ClaimTemp changes that. It fails with SessionCreateFailed
+// if another user can write to the folder, has made anything in it, or could create
+// the folder later.
 func ClaimTemp(env []string, agent, prefix string) error {
 	path := tempPath(env, prefix)
 	if err := claim(path, agent); err != nil {
 		return err
 	}
-	in, err := os.ReadDir(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) || slices.ContainsFunc(in, isForeign) {
+	if _, err := os.Lstat(path); err != nil {
+		return nil // it cannot be created here
+	}
+	err := filepath.WalkDir(path, func(at string, e fs.DirEntry, err error) error {
+		if err == nil && at != path {
+			err = keepOwn(at, e)
+		}
+		if errors.Is(err, fs.ErrNotExist) { // an agent has removed it meanwhile
+			return nil
+		}
+		return err
+	})
+	if err != nil {
 		return notOwn(path, agent, err)
 	}
 	return nil
@@ -89,9 +100,17 @@ func isOwn(info fs.FileInfo) bool {
 	return ok && int(st.Uid) == os.Geteuid()
 }
 
-// isForeign reports whether an entry belongs to another user, such as a member of
-// the group who made it while the group could write to the folder.
-func isForeign(e os.DirEntry) bool {
+// keepOwn fails if another user made an entry, such as a member of the group while
+// the group could write to the folder. It closes a folder to everybody else.
+func keepOwn(path string, e fs.DirEntry) error {
 	info, err := e.Info()
-	return err == nil && !isOwn(info)
+	switch {
+	case err != nil:
+		return err
+	case !isOwn(info):
+		return errors.New(path + " belongs to another user")
+	case info.IsDir() && info.Mode()&0o022 != 0:
+		return os.Chmod(path, 0o700)
+	}
+	return nil
 }
