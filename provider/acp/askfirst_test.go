@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // An agent that takes a command for one that only reads may read its words in
@@ -75,6 +77,28 @@ func TestSubagentsOfQwenAreNoOtherAgents(t *testing.T) {
 	}
 	if agentrig.Exists(r.File("ran")) {
 		t.Error("another agent ran")
+	}
+}
+
+// The skill review gives Qwen Code the tool workflow, whose scripts start subagents.
+// No rule about the tool for subagents applies to a script.
+func TestWorkflowsOfQwenStartNoSubagentsInGovernedSessions(t *testing.T) {
+	for _, setting := range []string{"QWEN_CODE_ENABLE_WORKFLOWS=", "QWEN_CODE_ENABLE_WORKFLOWS=1"} {
+		r := newRig(t, "qwen")
+		r.Opt.Env = append(r.Opt.Env, setting)
+		r.Provider = r.Provider.(runnel.Programmable).WithProgram(append([]string{r.Agent.Path}, r.Agent.Args...), r.Opt.Env)
+		r.Opt.PermissionMode, r.Opt.Delegation = runnel.ModeAcceptEdits, runnel.DelegateNever
+		r.Open()
+		r.Play(calls(fakemodel.Call("skill", args{"skill": "review"})), said)
+		r.Finish(translate.AllowOnce)
+		r.Play(calls(fakemodel.Call("workflow", args{"script": `return await agent("canary-of-a-subagent")`})), said)
+		evs, asked := r.DenyAll()
+		for _, q := range r.Model.Requests() {
+			if asked > 0 || !bytes.Contains(q.Body, []byte("await agent")) && bytes.Contains(q.Body, []byte("canary-of-a-subagent")) {
+				t.Fatalf("%s: a subagent runs, or could run\n%s", setting, dump(evs))
+			}
+		}
+		r.Close()
 	}
 }
 
