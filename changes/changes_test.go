@@ -314,7 +314,7 @@ func TestSettingsOfTheUserForSomeFoldersApply(t *testing.T) {
 	program, inside := filepath.Join(rg.home, "sign"), filepath.Join(rg.folder.Dir, "included")
 	rg.write(filepath.Join(rg.home, "work"), "[user]\n\temail = ada@work.example\n[commit]\n\tgpgSign = true\n[gpg]\n\tprogram = "+program+
 		"\n[core]\n\texcludesFile = "+filepath.Join(rg.home, "excluded")+"\n[include]\n\tpath = "+inside+"\n")
-	rg.write(inside, "[gpg]\n\tprogram = "+filepath.Join(rg.folder.Dir, "program")+"\n")
+	rg.write(inside, "[user]\n\tname = Ada Work\n[gpg]\n\tprogram = "+filepath.Join(rg.folder.Dir, "program")+"\n") // as if the folder had the user's home directory
 	rg.write(filepath.Join(rg.home, "excluded"), "*.key\nincluded\n")
 	rg.write(program, "#!/bin/sh\ncat > /dev/null\necho '[GNUPG:] SIG_CREATED ' >&2\necho a signature\n")
 	if err := os.Chmod(program, 0o700); err != nil { //nolint:gosec // git runs it
@@ -325,7 +325,7 @@ func TestSettingsOfTheUserForSomeFoldersApply(t *testing.T) {
 	equal(t, "files", len(rg.status().Files), 1)
 	rg.stage("a.txt")
 	rg.commit("m")
-	equal(t, "author", rg.run("log", "-1", "--format=%ae %ce"), "ada@work.example ada@work.example")
+	equal(t, "author", rg.run("log", "-1", "--format=%an %ae %ce"), "Ada Work ada@work.example ada@work.example")
 	if c := rg.run("cat-file", "commit", "HEAD"); !strings.Contains(c, "a signature") {
 		t.Errorf("the commit is not signed: %s", c)
 	}

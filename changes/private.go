@@ -210,8 +210,8 @@ func (g *Git) settings(ctx context.Context, r *repository) ([]setting, error) {
 }
 
 // privateConfig returns the configuration with those settings of the repository at
-// root that cannot run anything, and with those of the user that are not in a file
-// of the repository.
+// root that cannot run anything, and with those of the user. A file of the user in
+// the repository counts as the repository's.
 func privateConfig(root string, settings []setting) (string, error) {
 	root = canonical(root)
 	var b strings.Builder
@@ -229,7 +229,7 @@ func privateConfig(root string, settings []setting) (string, error) {
 		switch {
 		case section == "extensions" && s.own && !extensions[s.key]:
 			return "", failed("The repository has the format extension " + name + ", which Runnel supports in trusted folders only.")
-		case s.own && !kept[known], !s.own && (!personal[known] || subpath.Within(canonical(s.file), root)), known == "branch.*.remote" && strings.ContainsAny(s.value, ":/\\"):
+		case s.own && !kept[known], !s.own && (!personal[known] || !kept[known] && subpath.Within(canonical(s.file), root)), known == "branch.*.remote" && strings.ContainsAny(s.value, ":/\\"):
 			continue
 		}
 		b.WriteString("[" + section)
