@@ -169,8 +169,8 @@ type liveQuirks struct {
 	// wideEdits says what the mode acceptEdits allows outside of a sandbox beyond
 	// edits in the folder.
 	wideEdits string
-	// warnings are shown with questions about a tool for which the agent gives no
-	// reason, by the tool's name. They say what an answer allows beyond the call.
+	// warnings are shown, outside of a sandbox, with questions about a tool for which
+	// the agent gives no reason, by the tool's name. They say what an answer allows beyond the call.
 	warnings map[string]string
 
 	// inputGrows means that each update of a call has more of its arguments.

@@ -14,6 +14,10 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
+// qwenSubagents says what the start of a subagent allows, or of a script that starts
+// some.
+const qwenSubagents = "Outside of the mode plan, a subagent reads and changes files, also outside of the folder, and fetches addresses without asking. It asks before commands."
+
 // qwen returns the quirks of @qwen-code/qwen-code, a fork of Gemini CLI, as
 // observed in 0.24.4.
 func qwen() *quirks {
@@ -45,9 +49,7 @@ func qwen() *quirks {
 			unasked:    []string{"restore_previous"}, // the mode before plan, which is auto if the session began in plan
 			stops:      []string{"cancel"},           // recording denied-stop
 			wideEdits:  "In this mode, Qwen Code asks before commands only. It also changes files outside of the folder, and fetches addresses.",
-			warnings: map[string]string{
-				"agent": "Outside of the mode plan, the subagent reads and changes files, also outside of the folder, and fetches addresses without asking. It asks before commands.",
-			},
+			warnings:   map[string]string{"agent": qwenSubagents, "workflow": qwenSubagents},
 			name: func(tc toolCall) string { // recording tool
 				return translate.DecodeLenient[qwenMeta](metaOf(tc.raw)).ToolName
 			},
