@@ -158,6 +158,7 @@ func flood(t *testing.T, p plan) {
 // what the server holds before and after.
 func TestTurnsLeakNothing(t *testing.T) {
 	w := newWorld(t, nil, "60s")
+	w.flags = []string{"--max-new-sessions-per-credential", "1000000"} // a minute
 	w.start()
 	s := &soak{w: w}
 	once := func() {
