@@ -118,8 +118,8 @@ func geminiNeverDelegates(env []string) ([]string, error) {
 }
 
 // qwenNeverDelegates returns env, changed so that Qwen Code starts no subagents. By
-// itself, it asks before that in the mode default only (0.24.4). The skill review
-// gives it the tool workflow, by whose scripts it also starts subagents.
+// itself, it asks before that in the mode default only (0.24.4). Its skill "review"
+// gives the model the tool "workflow", whose scripts start subagents, too.
 func qwenNeverDelegates(env []string) ([]string, error) {
 	return qwenDefaults.change(env, func(settings map[string]json.RawMessage) error {
 		return permit(settings, "deny", "agent", "workflow")

@@ -80,7 +80,7 @@ func TestSubagentsOfQwenAreNoOtherAgents(t *testing.T) {
 	}
 }
 
-// The skill review gives Qwen Code the tool workflow, whose scripts start subagents.
+// The skill "review" gives the model of Qwen Code the tool "workflow", whose scripts start subagents.
 // No rule about the tool for subagents applies to a script.
 func TestWorkflowsOfQwenStartNoSubagentsInGovernedSessions(t *testing.T) {
 	for _, setting := range []string{"QWEN_CODE_ENABLE_WORKFLOWS=", "QWEN_CODE_ENABLE_WORKFLOWS=1"} {

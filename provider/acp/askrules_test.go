@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
@@ -56,20 +55,6 @@ func TestCommandsThatTheUsersSettingsAllowAreNotAskedAbout(t *testing.T) {
 		r.Play(calls(r.words().Shell("touch made")), said)
 		if _, asked := r.DenyAll(); asked != 0 || !agentrig.Exists(r.File("made")) {
 			t.Errorf("the agent asked %d times", asked)
-		}
-	})
-}
-
-// With a goal, the agent begins turns without a prompt, one after the other.
-func TestModelCannotSetAGoal(t *testing.T) {
-	eachOf(t, []string{"codex-acp"}, func(t *testing.T, r *rig) {
-		r.Open()
-		r.Play(said)
-		r.Finish(translate.AllowOnce)
-		for _, q := range r.Model.Requests() {
-			if at := strings.Index(string(q.Body), "create_goal"); at >= 0 {
-				t.Errorf("the agent offers the model a tool by which it begins turns by itself: %.300s", q.Body[max(at-100, 0):])
-			}
 		}
 	})
 }

@@ -1,10 +1,12 @@
 package acp
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // What the model schedules begins turns by itself, and a durable task also does so
@@ -26,6 +28,21 @@ func TestSchedulesOfTheModelAreAskedAbout(t *testing.T) {
 		}
 		if agentrig.Exists(r.File(".claude/scheduled_tasks.json")) {
 			t.Error("a denied task is stored")
+		}
+	})
+}
+
+// Once the model has set a goal, Codex begins one turn after the other without a
+// prompt.
+func TestModelCannotSetAGoal(t *testing.T) {
+	eachOf(t, []string{"codex-acp"}, func(t *testing.T, r *rig) {
+		r.Open()
+		r.Play(said)
+		r.Finish(translate.AllowOnce)
+		for _, q := range r.Model.Requests() {
+			if at := strings.Index(string(q.Body), "create_goal"); at >= 0 {
+				t.Errorf("the agent offers the model a tool by which it begins turns by itself: %.300s", q.Body[max(at-100, 0):])
+			}
 		}
 	})
 }
