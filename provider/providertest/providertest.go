@@ -29,8 +29,8 @@
 // positions in the log and native data. It also ignores the order of the
 // outputs of parallel calls: an agent reports them in the order in which they
 // end, and may store them in another order. Further differences of an agent are
-// declared in Subject.TurnsByOrder, Subject.OutputsWithCalls or
-// Subject.Differences.
+// declared in Subject.TurnsByOrder, Subject.OutputsWithCalls, Subject.TiedCalls
+// or Subject.Differences.
 package providertest
 
 import (
@@ -116,6 +116,11 @@ type Subject struct {
 	// OutputsWithCalls means that the agent's history has each output directly
 	// after its call, regardless of the live order.
 	OutputsWithCalls bool
+
+	// TiedCalls means that the agent's history does not tell which of several
+	// calls started first if they started in the same millisecond. Such calls
+	// may have each other's places and ids.
+	TiedCalls bool
 
 	// MessageEnd is the end of the message in Text, Recover and Background.
 	MessageEnd string

@@ -89,6 +89,9 @@ func (s Subject) compare(t *testing.T, c *conversation, l *live) *comparison {
 	if c.settled {
 		items, kept = firstTurns(items, kept, c.compared, s.TurnsByOrder)
 	}
+	if s.TiedCalls {
+		kept = untie(kept, items)
+	}
 	found := &comparison{names: s.names(items), live: s.comparable(items), stored: s.comparable(kept), checked: make(map[string]bool)}
 	for _, id := range rejectedTurns(t, l.log) {
 		found.checked[found.names[id]] = true
@@ -226,6 +229,48 @@ func parallelByCall(items []event.Item) {
 		slices.SortStableFunc(items[from:to], func(a, b event.Item) int { return call[a.CallID] - call[b.CallID] })
 		from = max(to, from+1)
 	}
+}
+
+// untie returns stored items in which calls that started at the same time have
+// the order of the live calls, and the ids that belong to these places. Calls
+// that started at different times keep their order and their ids.
+func untie(stored, live []event.Item) []event.Item {
+	place := make(map[string]int) // of the live calls
+	for i, it := range live {
+		if it.Type == event.TypeFunctionCall {
+			place[it.CallID] = i
+		}
+	}
+	out := slices.Clone(stored)
+	moved := make(map[string]string) // new ids of the calls, by call id
+	for from := 0; from < len(out); {
+		to := from + 1
+		for to < len(out) && tied(out[from], out[to]) {
+			to++
+		}
+		calls := out[from:to]
+		if len(calls) > 1 {
+			places := slices.Clone(calls)
+			slices.SortStableFunc(calls, func(a, b event.Item) int { return place[a.CallID] - place[b.CallID] })
+			for i := range calls {
+				calls[i].ID = places[i].ID
+				moved[calls[i].CallID] = calls[i].ID
+			}
+		}
+		from = to
+	}
+	for i, it := range out {
+		if id := moved[it.CallID]; id != "" && it.Type == event.TypeFunctionCallOutput {
+			out[i].ID = id + ":output"
+		}
+	}
+	return out
+}
+
+// tied reports whether two stored calls of one turn and one parent started at
+// the same time.
+func tied(a, b event.Item) bool {
+	return a.Type == event.TypeFunctionCall && b.Type == a.Type && a.Turn == b.Turn && a.ParentCallID == b.ParentCallID && a.StartedAt.Equal(b.StartedAt)
 }
 
 func (s Subject) mayDiffer(it event.Item) bool {
