@@ -280,6 +280,7 @@ type Conversation struct {
 	Anywhere       bool              `json:"-"`                    // File may lie outside the agent's folders
 	Trusted        bool              `json:"-"`                    // Options.Trusted, if reading starts the agent
 	Pictures       func(data []byte) `json:"-"`                    // receives the images of prompts before the events that name them, in the goroutine that reads. Default: they are dropped
+	Shown          []string          `json:"-"`                    // for a Follower: the native ids of the items that the caller already has of turns that still run, in their order; they keep their ids
 	Size           int64             `json:"size,omitzero"`
 	CreatedAt      time.Time         `json:"createdAt,omitzero"`
 	UpdatedAt      time.Time         `json:"updatedAt,omitzero"`

@@ -130,7 +130,7 @@ func (fs *follows) catchUp(ctx context.Context, f *follow, p runnel.Follower) er
 	defer stop()
 	reader, err := p.Follow(reading, runnel.Conversation{
 		AgentSessionID: rec.AgentSessionID, Dir: workDir(rec),
-		Trusted: fs.opener.projects.trusts(rec.ProjectDir), Pictures: f.images.keep,
+		Trusted: fs.opener.projects.trusts(rec.ProjectDir), Pictures: f.images.keep, Shown: n.shown(),
 	})
 	if err != nil {
 		return err

@@ -49,12 +49,14 @@ type historyDiff struct {
 // A keptTurn is the state that historyDiff keeps of a turn.
 type keptTurn struct {
 	id       string
-	index    int             // index in historyDiff.logged
-	prompted bool            // it has a message from the user
-	prompt   string          // that message, with each run of white space replaced by one space
-	attached bool            // the message has attachments
-	native   map[string]bool // native ids of its messages
-	done     map[string]bool // completed items, by their id without the turn's id as prefix
+	index    int               // index in historyDiff.logged
+	prompted bool              // it has a message from the user
+	prompt   string            // that message, with each run of white space replaced by one space
+	attached bool              // the message has attachments
+	native   map[string]bool   // native ids of its messages
+	items    []string          // native ids of its items, in the order of their starts
+	lasting  map[string]string // names of items that do not change when the history gains items, by place; see lastingName
+	done     map[string]string // lasting names of completed items, by place: their id without the turn's id as prefix
 	ended    bool
 	cut      bool // it was closed because its source ended before the turn did
 }
@@ -66,7 +68,7 @@ func newHistoryDiff(positional bool) *historyDiff {
 }
 
 func newKeptTurn(id string) *keptTurn {
-	return &keptTurn{id: id, native: make(map[string]bool), done: make(map[string]bool)}
+	return &keptTurn{id: id, native: make(map[string]bool), lasting: make(map[string]string), done: make(map[string]string)}
 }
 
 // note folds an event of the turn into t.
@@ -76,8 +78,14 @@ func (t *keptTurn) note(ev event.Event) {
 		if id := b.Native["messageId"]; id != "" {
 			t.native[id] = true
 		}
+		if id := b.Native["itemId"]; id != "" {
+			place := strings.TrimPrefix(b.ItemID, t.id)
+			t.items = append(t.items, id)
+			t.lasting[place] = id + place[strings.LastIndexByte(place, ':'):]
+		}
 	case event.ItemDone:
-		t.done[strings.TrimPrefix(b.ItemID, t.id)] = true
+		place := strings.TrimPrefix(b.ItemID, t.id)
+		t.done[place] = t.lastingName(place)
 		if m, ok := b.FinalItem.(event.Message); ok && m.Origin == event.OriginUser && !t.prompted {
 			t.prompted, t.attached = true, len(m.Attachments) > 0
 			t.prompt = strings.Join(strings.Fields(m.Content), " ")
@@ -85,6 +93,21 @@ func (t *keptTurn) note(ev event.Event) {
 	}
 	t.ended = t.ended || event.Ends(ev.Body)
 	t.cut = t.cut || runnel.IsCutShort(ev.Body)
+}
+
+// lastingName returns the name of an item that later histories also give it. An
+// agent that stores an item when it ends may later have items before it, and
+// these change its place. The name then comes from the agent's own id.
+func (t *keptTurn) lastingName(place string) string {
+	call, isOutput := strings.CutSuffix(place, ":output")
+	switch name := t.lasting[call]; {
+	case name == "":
+		return place
+	case isOutput:
+		return name + ":output"
+	default:
+		return name
+	}
 }
 
 // isOurs reports whether the id of a turn shows that the turn was started in
@@ -109,6 +132,17 @@ func (n *historyDiff) logHas(ev event.Event) {
 		n.logged, n.byID[ev.Turn] = append(n.logged, t), t
 	}
 	t.note(ev)
+}
+
+// shown returns the native ids of the items of turns that the log leaves open,
+// in the order of their starts.
+func (n *historyDiff) shown() (ids []string) {
+	for _, t := range n.logged {
+		if !t.ended {
+			ids = append(ids, t.items...)
+		}
+	}
+	return ids
 }
 
 // factKey returns a key that is equal for events with equal bodies.
@@ -238,8 +272,8 @@ func (n *historyDiff) rest(k, t *keptTurn) []event.Event {
 	have := make(map[string]bool)
 	var id string
 	for { // earlier loads may already have added rests
-		for place := range k.done {
-			have[place] = true
+		for _, name := range k.done {
+			have[name] = true
 		}
 		id = restID(t.id, len(have))
 		if k = n.byID[id]; k == nil {
@@ -248,8 +282,8 @@ func (n *historyDiff) rest(k, t *keptTurn) []event.Event {
 		n.next = max(n.next, k.index+1)
 	}
 	more := make(map[string]bool)
-	for place := range t.done {
-		if !have[place] {
+	for place, name := range t.done {
+		if !have[name] {
 			more[place] = true
 			if call, isOutput := strings.CutSuffix(place, ":output"); isOutput { // an output needs its call
 				more[call] = true

@@ -285,6 +285,48 @@ func TestLoadAgainAddsTheRestOfATurnThatRanElsewhere(t *testing.T) {
 	})
 }
 
+// An agent that stores a call when it ends may add a call before others, whose
+// places change then.
+func TestLoadAgainAddsACallThatEndedAfterLaterOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk(t)
+		k := newKeeper(d)
+		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{k} })
+		defer closeIt(t, g)
+		turn := derived("1")
+		k.history = withNativeIDs(turnWith(turn, "one", "called short", "…"))
+		id := load(t, g, "script:abc")
+		k.history = withNativeIDs(turnWith(turn, "one", "called long", "called short", "more", "…"))
+		load(t, g, id)
+		k.history = withNativeIDs(turnWith(turn, "one", "called longest", "called long", "called short", "more", "the end"))
+		load(t, g, id)
+		load(t, g, id)
+		want := []string{"one; call short; out; PROCESS_CRASH", "call long; out; more; PROCESS_CRASH", "call longest; out; the end; completed"}
+		if d := cmp.Diff(want, d.shown(t, id)); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+// withNativeIDs gives every item but outputs a native id that its place does not
+// determine.
+func withNativeIDs(evs []event.Event) []event.Event {
+	out := slices.Clone(evs)
+	for i, ev := range out {
+		start, isStart := ev.Body.(event.ItemStart)
+		if !isStart || start.ItemType == event.TypeFunctionCallOutput {
+			continue
+		}
+		id := start.CallID
+		if done, ok := out[i+1].Body.(event.ItemDone); ok && id == "" {
+			id = done.FinalItem.(event.Message).Content
+		}
+		start.Native = map[string]string{"itemId": id}
+		out[i].Body = start
+	}
+	return out
+}
+
 func TestLoadAgainWithoutTheConversationStillLoads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(t)

@@ -18,7 +18,10 @@ func (p *Provider) Follow(ctx context.Context, ref runnel.Conversation) (runnel.
 	if err != nil {
 		return nil, err
 	}
-	return &following{provider: p, thread: c.AgentSessionID, pictures: ref.Pictures, file: agentconn.FollowFile(ctx, c, p.Find), over: make(map[string]bool), emitted: make(map[string]map[string]int)}, nil
+	return &following{
+		provider: p, thread: c.AgentSessionID, pictures: ref.Pictures, file: agentconn.FollowFile(ctx, c, p.Find),
+		over: make(map[string]bool), emitted: make(map[string]map[string]int), places: make(map[string]*places), shown: ref.Shown,
+	}, nil
 }
 
 const (
@@ -41,6 +44,8 @@ type following struct {
 
 	over    map[string]bool           // native ids of turns that ended and were returned
 	emitted map[string]map[string]int // events of other turns that were returned, by native id
+	places  map[string]*places        // of the items of these turns, by native id
+	shown   []string                  // see runnel.Conversation
 	ending  []event.Event             // end of the last turn, if its process stores nothing more
 }
 
@@ -96,6 +101,7 @@ func (f *following) read() (all []event.Event, err error) {
 			evs, err := f.unfinished(h, tn)
 			return append(all, evs...), err
 		}
+		h.places = f.placesOf(tn)
 		evs, err := h.turn(tn)
 		if err != nil {
 			return nil, err
@@ -103,6 +109,16 @@ func (f *following) read() (all []event.Event, err error) {
 		all = append(all, f.unseen(tn, evs)...)
 	}
 	return all, nil
+}
+
+// placesOf returns the places of a turn's items.
+func (f *following) placesOf(tn nativeTurn) *places {
+	p := f.places[tn.ID]
+	if p == nil {
+		p = newPlaces(f.shown)
+		f.places[tn.ID] = p
+	}
+	return p
 }
 
 // isUnfinished reports whether the process of a stored turn did not store its
@@ -114,17 +130,19 @@ func isUnfinished(tn nativeTurn) bool {
 // unfinished returns the new events of the turn that the other process runs,
 // and sets ending.
 func (f *following) unfinished(h *historian, tn nativeTurn) ([]event.Event, error) {
-	whole, err := newHistorian(f.thread, f.asker.turns).turn(tn)
+	whole := newHistorian(f.thread, f.asker.turns)
+	whole.places = f.placesOf(tn)
+	end, err := whole.turn(tn)
 	if err != nil {
 		return nil, err
 	}
-	tn.Status = "inProgress"
+	h.places, tn.Status = whole.places, "inProgress"
 	evs, err := h.turn(tn)
 	if err != nil {
 		return nil, err
 	}
 	evs = f.unseen(tn, evs)
-	f.ending = translate.NewEvents(whole, f.emitted[tn.ID], make(map[string]int))
+	f.ending = translate.NewEvents(end, f.emitted[tn.ID], make(map[string]int))
 	return evs, nil
 }
 
@@ -167,6 +185,7 @@ func (f *following) unseen(tn nativeTurn, evs []event.Event) []event.Event {
 	} else {
 		f.over[tn.ID] = true
 		delete(f.emitted, tn.ID)
+		delete(f.places, tn.ID)
 	}
 	return out
 }

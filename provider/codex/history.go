@@ -160,6 +160,8 @@ type historian struct {
 	short bool         // some turns of subagents were left out, because they are too large
 
 	warned bool // a notice has reported that
+
+	places *places // of a following, else nil
 }
 
 func newHistorian(thread string, list func(string, *string) ([]nativeTurn, *string, error)) *historian {
@@ -198,6 +200,9 @@ type threadItem struct {
 	item         *item
 }
 
+// key identifies the item in its conversation.
+func (s threadItem) key() string { return s.thread + " " + s.item.ID }
+
 // moment is the start or the end of an item.
 type moment struct {
 	threadItem
@@ -225,6 +230,9 @@ func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 	all, err := h.gather(t.thread, native, 0)
 	if err != nil {
 		return nil, err
+	}
+	if h.places != nil {
+		h.places.keep(all)
 	}
 	t.out.Begin(time.Unix(native.StartedAt, 0))
 	if h.short && !h.warned {

@@ -150,8 +150,13 @@ func (is *itemList) start(c *piece, b event.ItemStart) {
 	is.out.Emit(b)
 }
 
+// maxNative bounds a native id in events, in bytes.
+const maxNative = 200
+
 // nativeID returns the native id for the Native field of events.
-func (c *piece) nativeID() map[string]string { return map[string]string{"itemId": clip(c.native, 200)} }
+func (c *piece) nativeID() map[string]string {
+	return map[string]string{"itemId": clip(c.native, maxNative)}
+}
 
 // add processes a delta of an item.
 func (is *itemList) add(method string, c *piece, n note) {

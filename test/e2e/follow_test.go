@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/upsert"
@@ -256,6 +258,53 @@ func TestTerminalIsFollowedAndTakenOver(t *testing.T) {
 				s.equalsCopy(session, name+":"+c.AgentSessionID)
 			}
 		})
+	}
+}
+
+// Codex stores a command when it ends. Of two commands at once, the first may
+// therefore be stored last. Each is shown once, also if the server is killed in
+// between.
+func TestTerminalsParallelCommandsAreShownOnce(t *testing.T) {
+	t.Parallel()
+	agent, term := realagents.Find(t, "codex"), terminals["codex"]
+	term.begins = append(slices.Clone(term.begins), "--sandbox", "danger-full-access") // the commands write files
+	s := serve(t, agent)
+	waits := func(file string) fakemodel.Block {
+		return fakemodel.Call("exec_command", map[string]any{"cmd": "touch " + file + "-runs; until [ -e " + file + " ]; do sleep 0.05; done; echo " + file, "yield_time_ms": 30000})
+	}
+	text := play(fakemodel.Step{Blocks: []fakemodel.Block{waits("long"), waits("short")}}, fakemodel.Step{Text: "Both."})
+	writer := term.start(s, agent, "", text)
+	agentrig.Await(t, filepath.Join(s.home.Project, "long-runs"))
+	agentrig.Await(t, filepath.Join(s.home.Project, "short-runs"))
+	c := s.inUse()
+	session := s.load("codex:" + c.AgentSessionID)
+	ends := func(file string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(s.home.Project, file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	outputs := func() (all []string) {
+		for _, u := range s.items(session) {
+			if u.ToolCall != nil && u.ToolCall.ToolOutput != nil {
+				all = append(all, strings.TrimSpace(*u.ToolCall.ToolOutput))
+			}
+		}
+		return all
+	}
+	ends("short")
+	until(t, "the output of the short command", func() bool { return slices.Contains(outputs(), "short") })
+	s.crash()
+	ends("long")
+	if err := writer.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	s.launch()
+	s.load(session)
+	s.shows(session, "Both.", writer)
+	s.settled(session)
+	if got := outputs(); !slices.Equal(slices.Sorted(slices.Values(got)), []string{"long", "short"}) {
+		t.Errorf("the outputs of the commands: %q", got)
 	}
 }
 
