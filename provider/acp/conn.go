@@ -54,7 +54,7 @@ func (c *conn) isReady() error {
 
 // Prompt implements [runnel.Conn].
 func (c *conn) Prompt(_ context.Context, turn string, in runnel.Input) error {
-	return c.Conn.Prompt(in, func() (any, error) {
+	err := c.Conn.Prompt(in, func() (any, error) {
 		if err := c.mayPrompt(); err != nil {
 			return nil, err
 		}
@@ -67,6 +67,10 @@ func (c *conn) Prompt(_ context.Context, turn string, in runnel.Input) error {
 			Prompt    []any  `json:"prompt"`
 		}{c.tr.session.id, content}))
 	})
+	if err != nil {
+		return err
+	}
+	return c.nameAfter(in)
 }
 
 // mayPrompt fails while the agent's settings allow tools without asking, unless

@@ -55,6 +55,10 @@ type startupQuirks struct {
 	// notices means that Runnel declares support for notices. Without it, the
 	// agent sends its own notices as messages of the model.
 	notices bool
+	// titles means that Runnel gives each conversation its title. The agent
+	// would otherwise ask a model for one in a thread of its own, which has
+	// neither the permission mode nor other settings of the conversation.
+	titles bool
 	// prepare adds to the parameters of the request that opens a conversation.
 	prepare func(opt runnel.Options, params map[string]any) error
 	// waitResumable waits until the agent can resume a conversation without

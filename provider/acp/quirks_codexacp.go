@@ -38,6 +38,7 @@ func codexACP() *quirks {
 				}
 				return nil
 			},
+			titles:    true,
 			noGoals:   codexNoGoals,
 			pinGit:    codexPins,
 			claimTemp: "codex-bwrap-synthetic-mount-targets-",

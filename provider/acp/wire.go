@@ -19,6 +19,7 @@ const (
 	methodList       = "session/list"
 	methodDelete     = "session/delete"
 	methodPrompt     = "session/prompt"
+	methodTitle      = "session/set_title"
 	methodCancel     = "session/cancel"
 	methodSetMode    = "session/set_mode"
 	methodSetModel   = "session/set_model" // for agents without config options for models
