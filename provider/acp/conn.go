@@ -191,12 +191,17 @@ func (c *conn) mode(mode runnel.PermissionMode) ([]setting, error) {
 	if mode == runnel.ModeBypass && !c.bypass {
 		return nil, agentconn.ErrBypass()
 	}
-	want := c.tr.session.q.startup.modes[cmp.Or(mode, runnel.ModeDefault)]
-	if want == nil { // some modes can only be selected at the start
-		return nil, runnel.Fail(runnel.InvalidRequest, fmt.Sprintf("permissionMode: %s cannot change to %q while it runs; start a new session in this mode",
-			c.tr.session.agent.conn().Name, mode))
+	modes, began := c.tr.session.q.startup.modes, c.tr.session.settings.began
+	mode = cmp.Or(mode, runnel.ModeDefault)
+	switch name, then := c.tr.session.agent.conn().Name, "; end the session, load it again, and change it then"; {
+	case began == mode:
+		return modes[runnel.ModeDefault], nil
+	case began != "":
+		return nil, runnel.Fail(runnel.InvalidRequest, fmt.Sprintf("permissionMode: %s cannot change from %q while it runs"+then, name, began))
+	case modes[mode] == nil:
+		return nil, runnel.Fail(runnel.InvalidRequest, fmt.Sprintf("permissionMode: %s cannot change to %q while it runs"+then, name, mode))
 	}
-	return want, nil
+	return modes[mode], nil
 }
 
 // SetPermissionMode implements [runnel.ModeSetter].

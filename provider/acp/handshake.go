@@ -298,6 +298,9 @@ func (h *handshake) settings() []settingRequest {
 	}
 	s := &h.c.tr.session
 	mode := s.q.startup.modes[cmp.Or(h.opt.PermissionMode, runnel.ModeDefault)]
+	if s.settings.began != "" {
+		mode = s.q.startup.modes[runnel.ModeDefault]
+	}
 	set := runnel.Settings{Model: h.opt.Model, ReasoningEffort: h.opt.ReasoningEffort, Config: h.opt.Config}
 	if s.q.startup.startModel != nil && find(s.settings.config, "model") == nil {
 		set.Model = "" // the agent started with it

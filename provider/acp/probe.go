@@ -15,11 +15,9 @@ import (
 // may take as long as at the start of a session.
 func (p *provider) Probe(ctx context.Context) runnel.Installation {
 	in := runnel.Installation{Install: p.agent.Install, Login: p.agent.Login, ModeLabels: p.agent.Modes}
-	q := p.agent.quirks()
-	for _, m := range []runnel.PermissionMode{
-		runnel.ModeDefault, runnel.ModeAcceptEdits, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeBypass,
-	} {
-		if q.startup.modes[m] != nil {
+	q := p.agent.quirks().startup
+	for _, m := range p.modes() {
+		if q.modes[m] != nil || slices.Contains(q.startModes, m) {
 			in.Modes = append(in.Modes, string(m))
 		}
 	}

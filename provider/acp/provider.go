@@ -197,7 +197,7 @@ func (p *provider) Translate(lines iter.Seq2[runnel.Line, error]) iter.Seq2[even
 // Adopt implements [runnel.Adopter].
 func (p *provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, runnel.Backlog, error) {
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir, own: p.own}
-	c.tr.session.asksFirst(p.asksFirst(opt))
+	c.tr.session.starts(opt.PermissionMode, p.asksFirst(opt))
 	ac, back, err := agentconn.Adopt(opt, p.environ(os.Environ(), opt), p.agent.conn(), c.tr, p.credential(), c.isReady)
 	if err != nil {
 		return nil, runnel.Backlog{}, err
@@ -300,7 +300,7 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	}
 	opt.Limits = p.limits
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir, own: p.own}
-	c.tr.session.asksFirst(p.asksFirst(opt))
+	c.tr.session.starts(opt.PermissionMode, p.asksFirst(opt))
 	c.Conn, err = agentconn.Start(ctx, agentconn.Command{
 		Path: path, Args: args, Env: env, Mark: "ACP_" + proc.MarkSuffix, Elsewhere: true, Above: obeyedAbove, Enclosure: box, Broker: b,
 	}, p.agent.conn(), c.tr, opt)

@@ -31,7 +31,8 @@ type startupQuirks struct {
 	// they are applied.
 	modes map[runnel.PermissionMode][]setting
 	// startModes lists further permission modes that the agent supports only
-	// from its start. A running conversation cannot change to them.
+	// from its start. A running conversation cannot change to them or from them.
+	// The agent itself is then in its mode default.
 	startModes []runnel.PermissionMode
 	// bypass lists settings that make the agent run tools without asking.
 	bypass []setting

@@ -34,12 +34,15 @@ func newSession(a Agent) session {
 	return session{agent: a, q: q, version: 1, settings: settings{q: q, agent: a.conn().Name}}
 }
 
-// asksFirst sets whether Runnel makes the agent ask before each command, which it
-// does outside of a sandbox.
-func (s *session) asksFirst(each bool) {
-	s.asksEach = each
-	if each {
+// starts records how Runnel starts the agent: in which mode, and whether the agent
+// asks before each command.
+func (s *session) starts(mode runnel.PermissionMode, asksEach bool) {
+	s.asksEach = asksEach
+	if asksEach {
 		s.settings.wide = s.q.live.wideEdits
+	}
+	if slices.Contains(s.q.startup.startModes, mode) {
+		s.settings.began = mode
 	}
 }
 

@@ -58,8 +58,9 @@ func settingRequests(mode []setting, set runnel.Settings) (out []settingRequest)
 // permission mode that they imply.
 type settings struct {
 	q     *quirks
-	wide  string // what the mode acceptEdits allows beyond edits in the folder; "" if it does not
-	agent string // display name of the agent
+	wide  string                // what the mode acceptEdits allows beyond edits in the folder; "" if it does not
+	began runnel.PermissionMode // one of startModes; "" if the agent started in another mode
+	agent string                // display name of the agent
 
 	config      []event.ConfigOption
 	legacy      map[string]string // option id → method that sets it, for modes and models outside of config options
@@ -259,7 +260,11 @@ func (s *settings) permissionMode() string {
 	for _, m := range []runnel.PermissionMode{
 		runnel.ModeBypass, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeDefault, runnel.ModeAcceptEdits,
 	} {
-		if want := s.q.startup.modes[m]; len(want) > 0 && s.has(want) {
+		switch want := s.q.startup.modes[m]; {
+		case len(want) == 0 || !s.has(want):
+		case m == runnel.ModeDefault && s.began != "":
+			return string(s.began)
+		default:
 			return string(m)
 		}
 	}
@@ -281,10 +286,23 @@ func (s *settings) allow(want settingRequest, bypass bool) (*event.ConfigOption,
 		return nil, runnel.Fail(runnel.InvalidRequest, want.name()+": "+s.agent+" does not offer this setting in this conversation; leave it out")
 	case !o.Allows(want.value):
 		return nil, runnel.NoValue(want.name(), want.value, *o)
+	case s.leaves(*o, want.value):
+		return nil, runnel.Fail(runnel.InvalidRequest, want.name()+": "+s.agent+" cannot change from the permission mode "+string(s.began)+" while it runs; end the session, load it again, and change it then")
 	case !bypass && s.q.isBypass(*o, want.value):
 		return nil, runnel.Fail(runnel.InvalidRequest, want.name()+": this value makes tools run without asking; allow it on the server first")
 	}
 	return o, nil
+}
+
+// leaves reports whether the value of option o is that of another permission mode
+// than the one in which the agent began, which lasts until the agent exits.
+func (s *settings) leaves(o event.ConfigOption, value string) bool {
+	for mode, want := range s.q.startup.modes {
+		if s.began != "" && mode != runnel.ModeDefault && (slices.Contains(want, setting{o.ID, value}) || slices.Contains(want, setting{o.Category, value})) {
+			return true
+		}
+	}
+	return false
 }
 
 // bypassWords lists parts of values with which agents run tools without asking.
