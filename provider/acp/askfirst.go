@@ -126,6 +126,14 @@ func qwenNeverDelegates(env []string) ([]string, error) {
 	})
 }
 
+// readsKept adds to box the files of [agentconn.KeepSettings] that the agent reads
+// with env. box may be nil.
+func readsKept(box *agentconn.Enclosure, env []string) {
+	if box != nil {
+		box.Read = append(box.Read, keptSettings(env)...)
+	}
+}
+
 // keptSettings returns the files of [agentconn.KeepSettings] that Gemini CLI or
 // Qwen Code reads with this environment.
 func keptSettings(env []string) (paths []string) {
@@ -153,34 +161,36 @@ func keptSettings(env []string) (paths []string) {
 // the user nor sends them messages, which it would do without asking (0.24.4). In
 // a sandbox it finds none.
 func qwenUnseen(settings map[string]json.RawMessage) error {
-	agents := map[string]json.RawMessage{}
-	if given := settings["agents"]; given != nil {
-		if err := json.Unmarshal(given, &agents); err != nil {
-			return err
+	return within(settings, "agents", func(agents map[string]json.RawMessage) error {
+		if agents["crossSessionMessaging"] == nil {
+			agents["crossSessionMessaging"] = json.RawMessage("false")
 		}
-	}
-	if agents["crossSessionMessaging"] == nil {
-		agents["crossSessionMessaging"] = json.RawMessage("false")
-	}
-	settings["agents"] = translate.Object(agents)
-	return nil
+		return nil
+	})
 }
 
 // permit appends tools to a list of the permissions in settings of Qwen Code.
 func permit(settings map[string]json.RawMessage, list string, tools ...string) error {
-	permissions := map[string]json.RawMessage{}
-	if given := settings["permissions"]; given != nil {
-		if err := json.Unmarshal(given, &permissions); err != nil {
+	return within(settings, "permissions", func(permissions map[string]json.RawMessage) error {
+		return appendTo(permissions, list, tools...)
+	})
+}
+
+// within changes the settings that have a name in settings.
+func within(settings map[string]json.RawMessage, name string, do func(map[string]json.RawMessage) error) error {
+	named := map[string]json.RawMessage{}
+	if given := settings[name]; given != nil {
+		if err := json.Unmarshal(given, &named); err != nil {
 			return err
 		}
 	}
-	err := appendTo(permissions, list, tools...)
-	settings["permissions"] = translate.Object(permissions)
+	err := do(named)
+	settings[name] = translate.Object(named)
 	return err
 }
 
 // appendTo appends values to a list in settings.
-func appendTo(settings map[string]json.RawMessage, name string, values ...string) error {
+func appendTo[T any](settings map[string]json.RawMessage, name string, values ...T) error {
 	var list []json.RawMessage
 	if given := settings[name]; given != nil {
 		if err := json.Unmarshal(given, &list); err != nil {

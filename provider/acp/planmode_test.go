@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
-	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/translate"
@@ -43,23 +42,4 @@ func TestApprovedPlanOfQwenDoesNotRestoreTheModeInWhichItStarts(t *testing.T) {
 			t.Errorf("the agent asked %d times: %s", asked, agentrig.Dump(evs))
 		}
 	})
-}
-
-// In this mode, Qwen Code also changes files outside of the folder.
-func TestAcceptedEditsOfQwenAreANotice(t *testing.T) {
-	for box, want := range map[runnel.Sandbox]int{"": 1, runnel.SandboxProject: 0} {
-		t.Run("sandbox"+string(box), func(t *testing.T) {
-			if box != "" {
-				agentrig.NeedSandbox(t)
-			}
-			r := newRig(t, "qwen")
-			r.Enclose(box)
-			r.Opt.PermissionMode = runnel.ModeAcceptEdits
-			r.Play(said)
-			notices := agentrig.Bodies[event.Notice](r.FinishTurn(""))
-			if len(notices) != want || want == 1 && !strings.Contains(notices[0].Message, "outside of the folder") {
-				t.Errorf("%d notices, want %d: %v", len(notices), want, notices)
-			}
-		})
-	}
 }

@@ -283,6 +283,12 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 		env = f(env, opt.Model)
 	}
 	box := p.agent.enclosure(env, opt.Dir)
+	if f := p.agent.quirks().startup.acceptEdits; f != nil && opt.PermissionMode == runnel.ModeAcceptEdits {
+		if env, err = f(env, opt.Dir); err != nil {
+			return nil, err
+		}
+		readsKept(box, env)
+	}
 	if opt.Delegation == runnel.DelegateNever {
 		if env, args, err = p.neverDelegates(env, args, box); err != nil {
 			return nil, err
@@ -327,9 +333,7 @@ func (p *provider) neverDelegates(env, args []string, box *agentconn.Enclosure) 
 		if env, err = q.neverDelegates(env); err != nil {
 			return nil, nil, err
 		}
-		if box != nil {
-			box.Read = append(box.Read, keptSettings(env)...)
-		}
+		readsKept(box, env)
 	}
 	return env, slices.Concat(args, q.noSubagentArgs), nil
 }

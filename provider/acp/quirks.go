@@ -34,6 +34,9 @@ type startupQuirks struct {
 	// from its start. A running conversation cannot change to them or from them.
 	// The agent itself is then in its mode default.
 	startModes []runnel.PermissionMode
+	// acceptEdits returns env, changed so that the agent asks about no edit in dir.
+	// It applies in the mode acceptEdits.
+	acceptEdits func(env []string, dir string) ([]string, error)
 	// bypass lists settings that make the agent run tools without asking.
 	bypass []setting
 	// notFoundText is the agent's error text for an unknown conversation, if
@@ -171,9 +174,6 @@ type liveQuirks struct {
 	// lateInput means that a permission request may arrive before the arguments
 	// of its call.
 	lateInput bool
-	// wideEdits says what the mode acceptEdits allows outside of a sandbox beyond
-	// edits in the folder.
-	wideEdits string
 	// warnings are shown, outside of a sandbox, with questions about a tool for which
 	// the agent gives no reason, by the tool's name. They say what an answer allows beyond the call.
 	warnings map[string]string

@@ -25,15 +25,15 @@ func qwen() *quirks {
 	return &quirks{
 		startup: startupQuirks{
 			modes: map[runnel.PermissionMode][]setting{
-				runnel.ModeDefault: mode("default"), runnel.ModeAcceptEdits: mode("auto-edit"), runnel.ModePlan: mode("plan"), runnel.ModeBypass: mode("yolo"),
+				runnel.ModeDefault: mode("default"), runnel.ModePlan: mode("plan"), runnel.ModeBypass: mode("yolo"),
 			},
-			bypass: []setting{{"mode", "yolo"}, {"mode", "auto"}}, // in auto a model decides; 0.24.4 starts in auto
+			startModes:  []runnel.PermissionMode{runnel.ModeAcceptEdits},
+			acceptEdits: qwenAcceptEdits,
+			bypass:      []setting{{"mode", "yolo"}, {"mode", "auto"}, {"mode", "auto-edit"}}, // in auto a model decides; 0.24.4 starts in auto
 
-			contextSettings: func(env []string) []string {
-				return settingsIn(env, ".qwen", []string{"QWEN_HOME"}, "/etc/qwen-code")
-			},
-			linkInState: qwenLink,
-			askFirst:    qwenAskFirst,
+			contextSettings: qwenSettings,
+			linkInState:     qwenLink,
+			askFirst:        qwenAskFirst,
 
 			keyLogin: "openai", settingsFile: inHome(".qwen", "settings.json"),
 
@@ -45,11 +45,12 @@ func qwen() *quirks {
 			noBlobs:    true, // the agent accepts a document, but does not pass it to the model
 			joinsTexts: true,
 			wholeFiles: true, // recording edit
-			forSession: []string{"proceed_always"},
-			unasked:    []string{"restore_previous"}, // the mode before plan, which is auto if the session began in plan
-			stops:      []string{"cancel"},           // recording denied-stop
-			wideEdits:  "In this mode, Qwen Code asks before commands only. It also changes files outside of the folder, and fetches addresses.",
-			warnings:   map[string]string{"agent": qwenSubagents, "workflow": qwenSubagents},
+			unasked: []string{
+				"restore_previous", // the mode before plan, which is auto if the session began in plan
+				"proceed_always",   // auto-edit
+			},
+			stops:    []string{"cancel"}, // recording denied-stop
+			warnings: map[string]string{"agent": qwenSubagents, "workflow": qwenSubagents},
 			name: func(tc toolCall) string { // recording tool
 				return translate.DecodeLenient[qwenMeta](metaOf(tc.raw)).ToolName
 			},
@@ -76,6 +77,11 @@ func qwen() *quirks {
 			userPart: qwenUserPart,
 		},
 	}
+}
+
+// qwenSettings returns the paths of the settings of the user and the machine.
+func qwenSettings(env []string) []string {
+	return settingsIn(env, ".qwen", []string{"QWEN_HOME"}, "/etc/qwen-code")
 }
 
 // qwenUserPart removes the space with which the agent joins the warning about

@@ -38,9 +38,6 @@ func newSession(a Agent) session {
 // asks before each command.
 func (s *session) starts(mode runnel.PermissionMode, asksEach bool) {
 	s.asksEach = asksEach
-	if asksEach {
-		s.settings.wide = s.q.live.wideEdits
-	}
 	if slices.Contains(s.q.startup.startModes, mode) {
 		s.settings.began = mode
 	}

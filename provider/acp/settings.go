@@ -58,7 +58,6 @@ func settingRequests(mode []setting, set runnel.Settings) (out []settingRequest)
 // permission mode that they imply.
 type settings struct {
 	q     *quirks
-	wide  string                // what the mode acceptEdits allows beyond edits in the folder; "" if it does not
 	began runnel.PermissionMode // one of startModes; "" if the agent started in another mode
 	agent string                // display name of the agent
 
@@ -206,11 +205,8 @@ func (s *settings) update(out translate.TurnEmitter, config []event.ConfigOption
 		return
 	}
 	out.Emit(changed)
-	switch {
-	case bypasses || changed.PermissionMode == string(runnel.ModeBypass):
+	if bypasses || changed.PermissionMode == string(runnel.ModeBypass) {
 		out.Emit(translate.Bypassed)
-	case s.wide != "" && changed.PermissionMode == string(runnel.ModeAcceptEdits):
-		out.Emit(event.Notice{Level: event.LevelWarning, Code: translate.Bypassed.Code, Message: s.wide})
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // The agent would accept edits in its mode default, or ask about them, as it
 // started.
 func TestModesOfTheStartCannotChangeLater(t *testing.T) {
-	eachOf(t, []string{"opencode"}, func(t *testing.T, r *rig) {
+	eachOf(t, []string{"opencode", "qwen"}, func(t *testing.T, r *rig) {
 		r.Opt.PermissionMode = runnel.ModeAcceptEdits
 		r.Open()
 		change := func(mode runnel.PermissionMode, want runnel.Code) {
@@ -34,6 +34,11 @@ func TestModesOfTheStartCannotChangeLater(t *testing.T) {
 		r.Opt.PermissionMode = ""
 		r.Open()
 		change(runnel.ModeAcceptEdits, runnel.InvalidRequest)
+		if r.Agent.Name == "qwen" {
+			if err := r.Conn.(runnel.ConfigSetter).SetConfig(t.Context(), "mode", "auto-edit"); runnel.CodeOf(err) != runnel.InvalidRequest {
+				t.Errorf("auto-edit: %v", err)
+			}
+		}
 		if in := r.Provider.(runnel.Prober).Probe(t.Context()); !slices.Contains(in.Modes, "acceptEdits") {
 			t.Errorf("modes %v", in.Modes)
 		}
