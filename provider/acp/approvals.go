@@ -101,9 +101,6 @@ func (ts *turns) askPermission(m jsonrpc.Message, p permission, parent string) {
 		if !translate.IsObject(ask.Arguments) && !isNew {
 			ask.Arguments = c.input
 		}
-		if ts.session.asksEach { // not in a sandbox
-			ask.Why = cmp.Or(ask.Why, ts.session.q.live.warnings[c.name])
-		}
 		if c.kind == event.KindSwitchMode {
 			ask.Kind = event.ApprovalPlan
 		}

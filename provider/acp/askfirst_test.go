@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
-	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
@@ -99,16 +98,6 @@ func TestWorkflowsOfQwenStartNoSubagentsInGovernedSessions(t *testing.T) {
 			}
 		}
 		r.Close()
-	}
-}
-
-// Subagents of Qwen Code do not ask what the agent itself asks.
-func TestQuestionsAboutSubagentsOfQwenSayWhatTheyAllow(t *testing.T) {
-	r := newRig(t, "qwen")
-	r.Play(calls(fakemodel.Call("agent", args{"description": "Look", "prompt": "Look", "subagent_type": "general-purpose"})), said)
-	evs, asked := r.DenyAll()
-	if asked != 1 || !strings.Contains(agentrig.Bodies[event.ApprovalRequested](evs)[0].Approval.Why, "without asking") {
-		t.Error(dump(evs))
 	}
 }
 

@@ -273,6 +273,11 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 		if env, err = p.agent.quirks().startup.askFirst(env); err != nil {
 			return nil, err
 		}
+		if f := p.agent.quirks().startup.subagentsAsk; f != nil {
+			if env, err = f(env, opt); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if f := p.agent.quirks().startup.noHelpers; f != nil && !opt.Trusted {
 		if env, err = f(env); err != nil {

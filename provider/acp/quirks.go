@@ -125,6 +125,9 @@ type startupQuirks struct {
 	// is for agents that run a command without asking if they believe that it only
 	// reads.
 	askFirst func(env []string) ([]string, error)
+	// subagentsAsk returns env, changed so that subagents ask as the agent does. It
+	// applies together with askFirst.
+	subagentsAsk func(env []string, opt runnel.Options) ([]string, error)
 	// atLinks returns env, changed so that the agent asks before it follows a link
 	// out of an untrusted folder.
 	atLinks func(env []string, opt runnel.Options) []string
@@ -174,9 +177,6 @@ type liveQuirks struct {
 	// lateInput means that a permission request may arrive before the arguments
 	// of its call.
 	lateInput bool
-	// warnings are shown, outside of a sandbox, with questions about a tool for which
-	// the agent gives no reason, by the tool's name. They say what an answer allows beyond the call.
-	warnings map[string]string
 
 	// inputGrows means that each update of a call has more of its arguments.
 	// The arguments are final once an update has content, or once the agent

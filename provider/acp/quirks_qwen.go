@@ -14,10 +14,6 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// qwenSubagents says what the start of a subagent allows, or of a script that starts
-// some.
-const qwenSubagents = "Outside of the mode plan, a subagent reads and changes files, also outside of the folder, and fetches addresses without asking. It asks before commands."
-
 // qwen returns the quirks of @qwen-code/qwen-code, a fork of Gemini CLI, as
 // observed in 0.24.4.
 func qwen() *quirks {
@@ -34,6 +30,7 @@ func qwen() *quirks {
 			contextSettings: qwenSettings,
 			linkInState:     qwenLink,
 			askFirst:        qwenAskFirst,
+			subagentsAsk:    qwenSubagentsAsk,
 
 			keyLogin: "openai", settingsFile: inHome(".qwen", "settings.json"),
 
@@ -49,8 +46,7 @@ func qwen() *quirks {
 				"restore_previous", // the mode before plan, which is auto if the session began in plan
 				"proceed_always",   // auto-edit
 			},
-			stops:    []string{"cancel"}, // recording denied-stop
-			warnings: map[string]string{"agent": qwenSubagents, "workflow": qwenSubagents},
+			stops: []string{"cancel"}, // recording denied-stop
 			name: func(tc toolCall) string { // recording tool
 				return translate.DecodeLenient[qwenMeta](metaOf(tc.raw)).ToolName
 			},
