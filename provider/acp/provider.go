@@ -284,6 +284,11 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 			return nil, err
 		}
 	}
+	if f := p.agent.quirks().startup.floors; f != nil {
+		if env, err = f(env, opt); err != nil {
+			return nil, err
+		}
+	}
 	if f := p.agent.quirks().startup.startModel; f != nil && opt.Model != "" {
 		env = f(env, opt.Model)
 	}

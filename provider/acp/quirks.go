@@ -121,6 +121,9 @@ type startupQuirks struct {
 	// servers and no formatters. It is for agents that run those of an untrusted
 	// folder.
 	noHelpers func(env []string) ([]string, error)
+	// floors returns env, changed so that what the user's own settings of the agent
+	// allow does not override the permissions in env.
+	floors func(env []string, opt runnel.Options) ([]string, error)
 	// askFirst returns env, changed so that the agent asks before each command. It
 	// is for agents that run a command without asking if they believe that it only
 	// reads.

@@ -34,6 +34,7 @@ func opencode() *quirks {
 			checkDir:     opencodeDir,
 			chosenPath:   opencodeProject,
 			atLinks:      opencodeAtLinks,
+			floors:       opencodeFloors,
 			ownTemp:      true,
 			password:     "OPENCODE_SERVER_PASSWORD", // 1.18.33; without it, every program of the machine can use the server
 

@@ -1,0 +1,88 @@
+package acp
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// floorsOf returns what Runnel adds for opencode, with these files below the home
+// directory. project is the folder of the session.
+func floorsOf(t *testing.T, files map[string]string, mode runnel.PermissionMode, env ...string) (content string, err error) {
+	t.Helper()
+	home := t.TempDir()
+	for path, text := range files {
+		path = filepath.Join(home, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	project := filepath.Join(home, "project", "below")
+	if err := os.MkdirAll(project, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	opt := runnel.Options{PermissionMode: mode, Dir: project, Trusted: true}
+	env = append([]string{"HOME=" + home}, env...)
+	env, err = opencodeFloors(append(env, opencodePermissions(opt)...), opt)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimPrefix(env[len(env)-1], opencodeContent+"="), nil
+}
+
+const (
+	floorsServers = `"*_* *":{"?":"ask"}`
+	floorsRest    = `"bash *":{"*":"ask"},"edit *":{"*":"ask"},"task *":{"*":"deny"},"webfetch *":{"*":"ask"}`
+	floorsPlan    = `"plan":{"permission":{"*_* *":{"?":"ask"},"bash *":{"*":"ask"},"edit *":{"*":"deny"},"task *":{"*":"deny"},"webfetch *":{"*":"ask"}}}`
+)
+
+func TestPermissionsComeBehindThoseOfEachAgentOfOpencode(t *testing.T) {
+	build := `{"permission":{` + floorsServers + `,` + floorsRest + `}}`
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"none":    {nil, `"mode":{"build":` + build + `,` + floorsPlan + `}`},
+		"agent":   {map[string]string{".config/opencode/opencode.jsonc": `{"agent":{/* mine */"mine":{"permission":"allow",},},}`}, `"mine":` + build},
+		"mode":    {map[string]string{".config/opencode/config.json": `{"mode":{"ask":{}}}`}, `"mode":{"ask":` + build},
+		"file":    {map[string]string{".opencode/agents/deep/mine.md": "Text."}, `"deep/mine":` + build},
+		"named":   {map[string]string{"project/.opencode/agent/mine.md": "---\nname: other\n---\n"}, `"other":` + build},
+		"project": {map[string]string{"project/opencode.json": `{"agent":{"mine":{}}}`}, `"mine":` + build},
+		"denied": {map[string]string{".config/opencode/opencode.json": `{"tools":{"webfetch":false},"permission":{"bash":{"git *":"allow","*":"deny","ls":"allow"},"t_*":"deny","t_a":"allow"}}`},
+			`"build":{"permission":{` + floorsServers + `,"t_* *":{"*":"deny"},"t_a *":{"*":"allow","?":"ask"},` +
+				`"bash *":{"*":"deny","ls":"ask"},"edit *":{"*":"ask"},"task *":{"*":"deny"},"webfetch *":{"*":"deny"}}}`},
+		"denied by all": {map[string]string{".config/opencode/opencode.json": `{"permission":"deny","agent":{"build":{"tools":{"edit":true}}}}`},
+			`"build":{"permission":{` + floorsServers + `,"* *":{"*":"deny"},"bash *":{"*":"deny"},"edit *":{"*":"ask"},"task *":{"*":"deny"},"webfetch *":{"*":"deny"}}}`},
+	} {
+		if got, err := floorsOf(t, tt.files, runnel.ModeDefault); err != nil || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %s, %v, want %s", name, got, err, tt.want)
+		}
+	}
+}
+
+func TestPermissionsOfOpencodeKeepOtherContent(t *testing.T) {
+	for given, want := range map[string]string{
+		`{"model":"m", // mine` + "\n" + `"mode":{"build":{"prompt":"p","permission":{"edit":"deny","a":"allow"}},},}`: `"build":{"prompt":"p","permission":{"edit":"deny","a":"allow",` + floorsServers + `,"bash *":{"*":"ask"},"edit *":{"*":"deny"}`,
+		`{"model":"m, }"}`: `{"model":"m, }","agent":`,
+		`[]`:               "",
+		`{`:                "",
+	} {
+		got, err := floorsOf(t, nil, runnel.ModeDefault, opencodeContent+"="+given)
+		if want == "" && (runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), opencodeContent)) || want != "" && (err != nil || !strings.Contains(got, want)) {
+			t.Errorf("%s: %s, %v, want %s", given, got, err, want)
+		}
+	}
+}
+
+// With bypass, only the agent plan asks.
+func TestNothingIsAskedAboutInModeBypassOfOpencode(t *testing.T) {
+	if got, err := floorsOf(t, nil, runnel.ModeBypass); err != nil || got != `{"agent":{},"mode":{`+floorsPlan+`}}` {
+		t.Errorf("%s, %v", got, err)
+	}
+}

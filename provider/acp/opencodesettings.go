@@ -1,0 +1,370 @@
+package acp
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// The permissions in the user's settings of opencode, and, in a trusted folder, in
+// those of the project. The order of keys matters: of the permissions that match a
+// call, opencode obeys the last one (1.18.33).
+
+// A permissionRule is what happens to the calls of a tool whose text matches.
+type permissionRule struct{ pattern, action string }
+
+// toolRules are the rules for the tools whose names match.
+type toolRules struct {
+	tools string
+	rules []permissionRule
+	plain bool // one action without a pattern, which replaces all others of the same key
+}
+
+// permissions are the rules of an object of opencode's settings, in its order.
+type permissions []toolRules
+
+// merge returns p, changed by later settings. A key keeps its place.
+func (p permissions) merge(later permissions) permissions {
+	p = slices.Clone(p)
+	for _, t := range later {
+		i := slices.IndexFunc(p, func(o toolRules) bool { return o.tools == t.tools })
+		switch {
+		case i < 0:
+			p = append(p, t)
+		case p[i].plain || t.plain:
+			p[i] = t
+		default:
+			p[i].rules = mergeRules(p[i].rules, t.rules)
+		}
+	}
+	return p
+}
+
+func mergeRules(rules, later []permissionRule) []permissionRule {
+	rules = slices.Clone(rules)
+	for _, r := range later {
+		if i := slices.IndexFunc(rules, func(o permissionRule) bool { return o.pattern == r.pattern }); i >= 0 {
+			rules[i] = r
+		} else {
+			rules = append(rules, r)
+		}
+	}
+	return rules
+}
+
+// A member is one of an object.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// members returns the members of a JSON object in their order, up to the first
+// error.
+func members(raw json.RawMessage) (out []member) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil
+	}
+	for d.More() {
+		t, err := d.Token()
+		name, ok := t.(string)
+		var value json.RawMessage
+		if err != nil || !ok || d.Decode(&value) != nil {
+			break
+		}
+		out = append(out, member{name, value})
+	}
+	return out
+}
+
+// permissionsIn returns the permissions in the value of a key "permission".
+func permissionsIn(raw json.RawMessage) (p permissions) {
+	var action string
+	if json.Unmarshal(raw, &action) == nil && action != "" {
+		return permissions{plainRule("*", action)}
+	}
+	for _, m := range members(raw) {
+		t := toolRules{tools: m.name}
+		if json.Unmarshal(m.value, &action) == nil {
+			t = plainRule(m.name, action)
+		}
+		for _, of := range members(m.value) {
+			if json.Unmarshal(of.value, &action) == nil {
+				t.rules = mergeRules(t.rules, []permissionRule{{of.name, action}})
+			}
+		}
+		p = p.merge(permissions{t})
+	}
+	return p
+}
+
+func plainRule(tools, action string) toolRules {
+	return toolRules{tools: tools, rules: []permissionRule{{"*", action}}, plain: true}
+}
+
+// toolsIn returns the permissions in the value of a key "tools".
+func toolsIn(raw json.RawMessage) (p permissions) {
+	for _, m := range members(raw) {
+		action := "deny"
+		if string(m.value) == "true" {
+			action = "allow"
+		}
+		p = p.merge(permissions{plainRule(opencodeRule(m.name), action)})
+	}
+	return p
+}
+
+// opencodeOwn are the permissions of all settings that opencode reads.
+type opencodeOwn struct {
+	tools, permission permissions
+	agents, modes     map[string]permissions
+}
+
+// of returns the permissions of one agent: those for all, then its own.
+func (o *opencodeOwn) of(agent string) permissions {
+	return slices.Concat(o.tools.merge(o.permission), o.agents[agent].merge(o.modes[agent]))
+}
+
+// add adds the settings in a file, which may have comments and trailing commas.
+func (o *opencodeOwn) add(text []byte) {
+	for _, m := range members(withoutTrailingCommas(withoutComments(text))) {
+		switch m.name {
+		case "permission":
+			o.permission = o.permission.merge(permissionsIn(m.value))
+		case "tools":
+			o.tools = o.tools.merge(toolsIn(m.value))
+		case "agent":
+			addAgents(o.agents, m.value)
+		case "mode":
+			addAgents(o.modes, m.value)
+		}
+	}
+}
+
+func addAgents(to map[string]permissions, raw json.RawMessage) {
+	for _, m := range members(raw) {
+		to[m.name] = to[m.name].merge(agentPermissions(m.value))
+	}
+}
+
+func agentPermissions(raw json.RawMessage) permissions {
+	var tools, permission permissions
+	for _, m := range members(raw) {
+		switch m.name {
+		case "permission":
+			permission = permissionsIn(m.value)
+		case "tools":
+			tools = toolsIn(m.value)
+		}
+	}
+	return tools.merge(permission)
+}
+
+// withoutTrailingCommas returns JSON without commas that no value follows.
+func withoutTrailingCommas(b []byte) []byte {
+	out := make([]byte, 0, len(b))
+	for i, quoted := 0, false; i < len(b); i++ {
+		switch {
+		case quoted && b[i] == '\\' && i+1 < len(b):
+			out = append(out, b[i])
+			i++
+		case b[i] == '"':
+			quoted = !quoted
+		case !quoted && b[i] == ',':
+			if rest := bytes.TrimLeft(b[i+1:], " \t\r\n"); len(rest) > 0 && (rest[0] == '}' || rest[0] == ']') {
+				continue
+			}
+		}
+		out = append(out, b[i])
+	}
+	return out
+}
+
+// readOpencodeOwn reads the settings that opencode reads, in the order in which it
+// does. It skips what it cannot read.
+func readOpencodeOwn(env []string, opt runnel.Options) *opencodeOwn {
+	vars := map[string]string{}
+	for _, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		vars[name] = value
+	}
+	home := cmp.Or(vars["HOME"], userHome())
+	config := filepath.Join(cmp.Or(vars["XDG_CONFIG_HOME"], filepath.Join(home, ".config")), "opencode")
+	o := &opencodeOwn{agents: map[string]permissions{}, modes: map[string]permissions{}}
+	files := func(dir string, names ...string) {
+		for _, path := range below(dir, names...) {
+			if text, err := readPlain(path); err == nil {
+				o.add(text)
+			}
+		}
+	}
+	files(config, "config.json", "opencode.json", "opencode.jsonc")
+	if path := vars["OPENCODE_CONFIG"]; path != "" {
+		files(filepath.Dir(path), filepath.Base(path))
+	}
+	dirs := []string{config}
+	if off := strings.ToLower(vars["OPENCODE_DISABLE_PROJECT_CONFIG"]); off != "1" && off != "true" {
+		above := foldersOfProject(opt.Dir)
+		for _, dir := range slices.Backward(above) {
+			files(dir, "opencode.json", "opencode.jsonc")
+		}
+		for _, dir := range above {
+			dirs = append(dirs, filepath.Join(dir, ".opencode"))
+		}
+	}
+	dirs = append(dirs, filepath.Join(home, ".opencode"))
+	if dir := vars["OPENCODE_CONFIG_DIR"]; dir != "" {
+		dirs = append(dirs, dir)
+	}
+	for _, dir := range slices.Compact(dirs) {
+		if dir != config {
+			files(dir, "opencode.json", "opencode.jsonc")
+		}
+		o.addMarkdown(dir)
+	}
+	o.add([]byte(vars[opencodeContent]))
+	files(opencodeManaged(), "opencode.json", "opencode.jsonc")
+	return o
+}
+
+// opencodeManaged returns the folder of the settings of an administrator.
+func opencodeManaged() string {
+	switch runtime.GOOS {
+	case "darwin":
+		return "/Library/Application Support/opencode"
+	case "windows":
+		return filepath.Join(cmp.Or(os.Getenv("ProgramData"), `C:\ProgramData`), "opencode")
+	}
+	return "/etc/opencode"
+}
+
+// foldersOfProject returns the folders whose settings opencode reads: dir and those
+// above it, up to the root of the repository, if there is one.
+func foldersOfProject(dir string) (out []string) {
+	if dir == "" {
+		dir, _ = os.Getwd() // on failure, the handshake fails too
+	}
+	root := repository(dir)
+	if _, err := os.Lstat(filepath.Join(root, ".git")); err != nil {
+		root = ""
+	}
+	for at := dir; at != ""; {
+		out = append(out, at)
+		up := filepath.Dir(at)
+		if at == root || up == at {
+			break
+		}
+		at = up
+	}
+	return out
+}
+
+// maxMarkdown bounds the entries in folders of agents that are examined.
+const maxMarkdown = 10000
+
+// addMarkdown adds the agents and modes that Markdown files in a folder define.
+func (o *opencodeOwn) addMarkdown(dir string) {
+	seen := 0
+	for _, of := range []struct {
+		folder string
+		to     map[string]permissions
+	}{{"agent", o.agents}, {"agents", o.agents}, {"mode", o.modes}, {"modes", o.modes}} {
+		root := filepath.Join(dir, of.folder) // perhaps a link
+		_ = filepath.WalkDir(root+string(filepath.Separator)+".", func(path string, e fs.DirEntry, err error) error {
+			if seen++; seen > maxMarkdown {
+				return fs.SkipAll
+			}
+			if err != nil || e.IsDir() || filepath.Ext(path) != ".md" {
+				return nil // it defines no agent
+			}
+			name, err := filepath.Rel(root, path)
+			if err != nil {
+				return nil
+			}
+			text, _ := readPlain(path) // without it, only the name is known
+			name, p := markdownAgent(strings.TrimSuffix(filepath.ToSlash(name), ".md"), text)
+			of.to[name] = of.to[name].merge(p)
+			return nil
+		})
+	}
+}
+
+// frontmatter matches the settings at the beginning of a Markdown file.
+var frontmatter = regexp.MustCompile(`(?s)^---\r?\n(.*?)\r?\n---`)
+
+// markdownAgent returns the name and the permissions of the agent that a Markdown
+// file defines. name is that of the file.
+func markdownAgent(name string, text []byte) (string, permissions) {
+	var doc yaml.Node
+	m := frontmatter.FindSubmatch(text)
+	if m == nil || yaml.Unmarshal(m[1], &doc) != nil || len(doc.Content) == 0 {
+		return name, nil
+	}
+	raw := jsonOf(doc.Content[0])
+	for _, m := range members(raw) {
+		var given string
+		if m.name == "name" && json.Unmarshal(m.value, &given) == nil && given != "" {
+			name = given
+		}
+	}
+	return name, agentPermissions(raw)
+}
+
+// jsonOf returns a YAML value as JSON, with the members of objects in their order.
+// It returns null for lists and references, which permissions do not have.
+func jsonOf(n *yaml.Node) json.RawMessage {
+	var value any
+	switch {
+	case n.Kind == yaml.MappingNode:
+		var list []member
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			list = append(list, member{n.Content[i].Value, jsonOf(n.Content[i+1])})
+		}
+		return objectOf(list)
+	case n.Kind != yaml.ScalarNode || n.Decode(&value) != nil:
+		return json.RawMessage("null")
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return json.RawMessage("null")
+	}
+	return raw
+}
+
+// objectOf returns a JSON object with members in this order.
+func objectOf(list []member) json.RawMessage {
+	out := []byte{'{'}
+	for i, m := range list {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		name, _ := json.Marshal(m.name) // cannot fail: a string
+		out = append(append(append(out, name...), ':'), m.value...)
+	}
+	return append(out, '}')
+}
+
+// names returns the agents that the settings define.
+func (o *opencodeOwn) names() []string {
+	return slices.Compact(slices.Sorted(func(yield func(string) bool) {
+		for _, of := range []map[string]permissions{o.agents, o.modes} {
+			for name := range maps.Keys(of) {
+				if !yield(name) {
+					return
+				}
+			}
+		}
+	}))
+}
