@@ -35,6 +35,7 @@ func TestDisallowedToolsReachTheAgent(t *testing.T) {
 		{"claude ask", claude, runnel.Options{Delegation: runnel.DelegateAsking}, `"settings":{"crossSessionInbound":"refuse","permissions":{"ask":["Agent","Task","Workflow","SendMessage"],"disableAutoMode":"disable"}}`},
 		{"claude flag", claude, runnel.Options{ServerDisallowedTools: []string{"--settings={}"}}, "begins with a letter or digit"},
 		{"opencode tools", opencode, runnel.Options{ServerDisallowedTools: []string{"bash", "write"}, PermissionMode: runnel.ModeAcceptEdits}, `{"*_*":{"?":"ask"},"bash":"deny","edit":"deny","task":"deny","webfetch":"ask"}`},
+		{"opencode server", opencode, runnel.Options{ServerDisallowedTools: []string{"mcp__my.mail", "mcp__a__b c"}, PermissionMode: runnel.ModeDontAsk}, `"a_b_c":"deny","bash":"deny","edit":"deny","my_mail_*":"deny"`},
 		{"opencode bypass", opencode, runnel.Options{ServerDisallowedTools: []string{"bash"}, PermissionMode: runnel.ModeBypass}, `{"bash":"deny","edit":"allow","webfetch":"allow"}`},
 		{"opencode never", opencode, runnel.Options{Delegation: runnel.DelegateNever, PermissionMode: runnel.ModeBypass}, `"task":"deny"`},
 	} {

@@ -84,21 +84,35 @@ func opencodeOutput(c *call) (string, *int) {
 
 // opencodeTool derives the name of a call's tool from its title or arguments.
 // The title of a live call is the tool's name until the arguments are known. A
-// replayed call has no name (recording tool).
+// replayed call of a tool that is not of an MCP server has no name (recording tool).
+//
+// The title of a question, which has no status, has words of the model, unless the
+// question has no arguments. So has that of a replayed call; no title of opencode's
+// own tools of the kind other can look like serverTool (1.18.33).
 func opencodeTool(tc toolCall) string {
 	in := translate.DecodeLenient[map[string]json.RawMessage](tc.RawInput)
+	titled := tc.Status != "" || len(in) == 0
 	switch {
 	case tc.ToolKind == "execute":
 		return "bash"
-	case in["todos"] != nil || tc.Title == "todowrite":
+	case in["todos"] != nil || tc.Title == "todowrite" && titled:
 		return "todowrite"
-	case slices.Contains([]string{"write", "edit", "read", "grep", "glob", "list", "webfetch", "task", "patch"}, tc.Title):
+	case titled && (opencodeKinds[tc.Title] != "" && opencodeKinds[tc.Title] == tc.ToolKind || tc.ToolKind == "other" && serverTool.MatchString(tc.Title)):
 		return tc.Title
 	case tc.ToolKind == "edit" && in["content"] != nil:
 		return "write"
 	}
 	return tc.ToolKind
 }
+
+// opencodeKinds has the kinds of opencode's own tools.
+var opencodeKinds = map[string]string{
+	"write": "edit", "edit": "edit", "patch": "edit", "read": "read", "grep": "search", "glob": "search", "list": "other", "webfetch": "fetch", "task": "think",
+}
+
+// serverTool matches the names of the tools of MCP servers: SERVER_TOOL, in which
+// opencode replaces all other characters.
+var serverTool = regexp.MustCompile(`^[A-Za-z0-9_-]*_[A-Za-z0-9_-]*$`)
 
 // opencodeInput holds the arguments of the agent's tools.
 type opencodeInput struct {
@@ -275,9 +289,20 @@ func opencodeNoHelpers(env []string) ([]string, error) {
 	return append(env, name+string(translate.Object(config))), nil
 }
 
-// opencodeRule returns the name of the permission for a tool. All tools that
-// change files share the permission "edit".
+// notInServerTool matches what opencode replaces by _ in the names of an MCP server
+// and of its tools.
+var notInServerTool = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+
+// opencodeRule returns the name of the permission for a tool, or for all tools of an
+// MCP server (mcp__SERVER). All tools that change files share the permission "edit".
 func opencodeRule(tool string) string {
+	if of, ok := strings.CutPrefix(tool, mcpPrefix); ok {
+		server, name, one := strings.Cut(of, "__")
+		if server = notInServerTool.ReplaceAllString(server, "_") + "_"; !one {
+			return server + "*"
+		}
+		return server + notInServerTool.ReplaceAllString(name, "_")
+	}
 	if slices.Contains([]string{"write", "patch", "multiedit"}, tool) {
 		return "edit"
 	}
