@@ -116,6 +116,11 @@ func (ts *turns) askPermission(m jsonrpc.Message, p permission, parent string) {
 		}
 	}
 	ask.Choices = a.Question.offerAll(ts.session.effective(p.Options, tc), tc, &ask, ts.session.q)
+	if slices.ContainsFunc(ask.Choices, func(c event.Choice) bool {
+		return c.Kind == event.ChoiceAllowSession || c.Kind == event.ChoiceAllowAlways
+	}) {
+		ask.Why = cmp.Or(ask.Why, ts.session.q.live.always[event.ToolKind(tc.ToolKind)])
+	}
 	if len(ask.Arguments) > maxAsking || c != nil && c.dropped && !translate.IsObject(tc.RawInput) || event.TooDeep(ask.Arguments) {
 		ts.refuse(a.Question, "its arguments are too large or nested too deep")
 		return

@@ -133,7 +133,7 @@ func TestToolsOfMCPServersAreAskedAbout(t *testing.T) {
 		t.Error("the tool was called")
 	}
 	r.Play(calls(add), said)
-	r.FinishTurn("allow_always")
+	r.FinishTurn(translate.AllowSession)
 	if !agentrig.Exists(marks.Called) {
 		t.Error("an allowed call does not reach the tool")
 	}

@@ -2,6 +2,7 @@ package acp
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
@@ -72,5 +73,28 @@ func TestTitleOfOpencodeNamesNoOtherTool(t *testing.T) {
 		if got := opencodeTool(toolCall{Title: tt.title, ToolKind: tt.kind, Status: tt.status, RawInput: json.RawMessage(tt.input)}); got != tt.want {
 			t.Errorf("%+v: %q", tt, got)
 		}
+	}
+}
+
+// An answer for the session reaches further than the call.
+func TestQuestionsOfOpencodeSayWhatAnAnswerForTheSessionAllows(t *testing.T) {
+	r := newRig(t, "opencode")
+	r.Play(calls(r.words().Shell("touch one")), said)
+	asked := r.Asked()
+	if !strings.Contains(asked.Why, "begin with the same words") {
+		t.Errorf("why: %q", asked.Why)
+	}
+	r.Decide(asked, runnel.Decision{Choice: translate.AllowSession})
+	r.FinishTurn("")
+	r.Play(calls(r.words().Shell("touch two")), said)
+	if _, again := r.DenyAll(); again != 0 {
+		t.Errorf("%d questions", again)
+	}
+	r.Opt.Resume = r.Conn.(*conn).tr.session.id
+	r.Close()
+	r.Open()
+	r.Play(calls(r.words().Shell("touch three")), said)
+	if _, again := r.DenyAll(); again != 1 {
+		t.Errorf("in another process: %d questions", again)
 	}
 }

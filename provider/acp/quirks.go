@@ -181,6 +181,11 @@ type liveQuirks struct {
 	// of its call.
 	lateInput bool
 
+	// always says what the choice allow_always or allow_session allows beyond the call,
+	// by the kind of the question. It is shown with questions that offer the choice and
+	// for which the agent gives no reason.
+	always map[event.ToolKind]string
+
 	// inputGrows means that each update of a call has more of its arguments.
 	// The arguments are final once an update has content, or once the agent
 	// reports the usage of the model's message.

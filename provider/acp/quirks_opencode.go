@@ -47,12 +47,19 @@ func opencode() *quirks {
 			noBlobs:   true, // opencode stores the document, and every later prompt fails
 			literal:   opencodeText,
 			lateInput: true, // recording approval-allowed
-			name:      opencodeTool,
-			title:     opencodeTitle,   // recording edit
-			running:   true,            // recording tool
-			output:    opencodeOutput,  // recording tool
-			changes:   opencodeChanges, // recording edit
-			invalid:   opencodeInvalid,
+			// opencode keeps these answers in its memory (1.18.33).
+			forSession: []string{"always"},
+			always: map[event.ToolKind]string{
+				event.KindExecute: `"Always allow" also allows other commands that begin with the same words, such as every script of the same interpreter, while this agent runs, also in the mode plan.`,
+				event.KindEdit:    `"Always allow" also allows every other change of a file, also of your skills, while this agent runs.`,
+				event.KindFetch:   `"Always allow" also allows every other address, while this agent runs, also in the mode plan.`,
+			},
+			name:    opencodeTool,
+			title:   opencodeTitle,   // recording edit
+			running: true,            // recording tool
+			output:  opencodeOutput,  // recording tool
+			changes: opencodeChanges, // recording edit
+			invalid: opencodeInvalid,
 			steps: func(c *call) []planEntry { // recording plan
 				return translate.DecodeLenient[struct {
 					Todos []planEntry `json:"todos"`
