@@ -2,6 +2,7 @@ package acp
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -56,6 +57,9 @@ func opencodeFloors(env []string, opt runnel.Options) ([]string, error) {
 		return nil, runnel.Fail(runnel.SessionCreateFailed, opencodeContent+" is not a JSON object, so Runnel cannot add the permissions of the session to it. Correct it, or remove it.")
 	}
 	own := readOpencodeOwn(env, opt)
+	if opt.PermissionMode == runnel.ModeAcceptEdits {
+		floors = strictest(floors, permissions{{tools: "edit", rules: own.editsOutside()}})
+	}
 	config := members(given)
 	agents, modes := objectIn(config, "agent"), objectIn(config, "mode")
 	agentsOfAll := slices.Concat([]string{"build", "plan", "general", "explore"}, own.names())
@@ -78,6 +82,15 @@ func opencodeFloors(env []string, opt runnel.Options) ([]string, error) {
 	}
 	config = setMember(setMember(config, "agent", objectOf(agents)), "mode", objectOf(modes))
 	return agentconn.SetVariable(env, opencodeContent, string(objectOf(config))), nil
+}
+
+// editsOutside returns rules that ask before edits outside of the repository. opencode
+// does not ask for itself where it found skills of the user, which may have programs.
+// The text is the path of the file from the root of the repository, or from the root of
+// the file system if there is none (1.18.33).
+func (o *opencodeOwn) editsOutside() []permissionRule {
+	fromRoot := func(dir string) string { return strings.TrimPrefix(filepath.ToSlash(dir), "/") }
+	return []permissionRule{{"../*", actionAsk}, {fromRoot(o.home) + "/.*", actionAsk}, {fromRoot(o.config) + "/*", actionAsk}}
 }
 
 // strict returns the rules that ask or deny.
@@ -129,7 +142,7 @@ func behind(least, own permissions) (out permissions) {
 	}
 	for _, t := range least {
 		if t.tools == serversTools {
-			out = append(out, toolRules{tools: t.tools + namesOnly, rules: t.rules})
+			out = append(out, toolRules{tools: lastKey(t.tools, own), rules: t.rules})
 			if t.rules[0].action == actionAsk {
 				out = append(out, deniedServers(own, exact)...)
 			}
@@ -145,10 +158,20 @@ func behind(least, own permissions) (out permissions) {
 			if !denies(t, "*") || len(rules) > 1 {
 				rules = slices.Concat(rules, fromFirstDenial(own, name))
 			}
-			out = append(out, toolRules{tools: t.tools + namesOnly, rules: lastOfEach(rules)})
+			out = append(out, toolRules{tools: lastKey(t.tools, own), rules: lastOfEach(rules)})
 		}
 	}
 	return out
+}
+
+// lastKey returns a key for the tools that own does not have, because opencode would
+// leave it at the place of the user's one. It may also match other tools then.
+func lastKey(tools string, own permissions) string {
+	key := tools + namesOnly
+	for i := len(tools) - 1; i >= 0 && slices.ContainsFunc(own, func(t toolRules) bool { return t.tools == key }); i-- {
+		key = tools[:i] + strings.Repeat("?", len(tools)-i) + namesOnly
+	}
+	return key
 }
 
 // fromFirstDenial returns the rules for a tool, from the first one that denies. Calls

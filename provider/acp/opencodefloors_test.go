@@ -57,6 +57,8 @@ func TestPermissionsComeBehindThoseOfEachAgentOfOpencode(t *testing.T) {
 		"denied": {map[string]string{".config/opencode/opencode.json": `{"tools":{"webfetch":false},"permission":{"bash":{"git *":"allow","*":"deny","ls":"allow"},"t_*":"deny","t_a":"allow"}}`},
 			`"build":{"permission":{` + floorsServers + `,"t_* *":{"*":"deny"},"t_a *":{"*":"allow","?":"ask"},` +
 				`"bash *":{"*":"deny","ls":"ask"},"edit *":{"*":"ask"},"task *":{"*":"deny"},"webfetch *":{"*":"deny"}}}`},
+		"same key": {map[string]string{".config/opencode/opencode.json": `{"agent":{"build":{"permission":{"bash *":"allow","bas? *":"allow","*":"allow"}}}}`},
+			floorsServers + `,"ba?? *":{"*":"ask"},"edit *"`},
 		"denied by all": {map[string]string{".config/opencode/opencode.json": `{"permission":"deny","agent":{"build":{"tools":{"edit":true}}}}`},
 			`"build":{"permission":{` + floorsServers + `,"* *":{"*":"deny"},"bash *":{"*":"deny"},"edit *":{"*":"ask"},"task *":{"*":"deny"},"webfetch *":{"*":"deny"}}}`},
 	} {
@@ -77,6 +79,30 @@ func TestPermissionsOfOpencodeKeepOtherContent(t *testing.T) {
 		if want == "" && (runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), opencodeContent)) || want != "" && (err != nil || !strings.Contains(got, want)) {
 			t.Errorf("%s: %s, %v, want %s", given, got, err, want)
 		}
+	}
+}
+
+// opencode does not ask before it writes beside the skills of its user.
+func TestAcceptedEditsOfOpencodeAreThoseOfTheRepository(t *testing.T) {
+	if got, err := floorsOf(t, nil, runnel.ModeAcceptEdits); err != nil || !strings.Contains(got, `"edit *":{"../*":"ask","`) || strings.Count(got, `"edit *":{"*":"deny"}`) != 1 {
+		t.Errorf("%s, %v", got, err)
+	}
+	for _, git := range []bool{true, false} {
+		r := newRig(t, "opencode")
+		if git {
+			r.git(r.Home.Project, "init", "-q")
+		}
+		skill := filepath.Join(r.Home.Dir, ".config", "opencode", "skills", "mine", "SKILL.md")
+		r.put(skill, "---\nname: mine\ndescription: Mine\n---\nText.\n")
+		r.Opt.PermissionMode = runnel.ModeAcceptEdits
+		r.Open()
+		for path, want := range map[string]int{skill: 1, r.File("made"): 0} {
+			r.Play(calls(r.words().Write(path, "written\n")), said)
+			if evs, asked := r.DenyAll(); asked != want {
+				t.Errorf("%s: %d questions, want %d\n%s", path, asked, want, dump(evs))
+			}
+		}
+		r.Close()
 	}
 }
 

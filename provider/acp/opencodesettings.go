@@ -128,6 +128,7 @@ func toolsIn(raw json.RawMessage) (p permissions) {
 
 // opencodeOwn are the permissions of all settings that opencode reads.
 type opencodeOwn struct {
+	home, config      string // the user's folders
 	tools, permission permissions
 	agents, modes     map[string]permissions
 }
@@ -202,7 +203,7 @@ func readOpencodeOwn(env []string, opt runnel.Options) *opencodeOwn {
 	}
 	home := cmp.Or(vars["HOME"], userHome())
 	config := filepath.Join(cmp.Or(vars["XDG_CONFIG_HOME"], filepath.Join(home, ".config")), "opencode")
-	o := &opencodeOwn{agents: map[string]permissions{}, modes: map[string]permissions{}}
+	o := &opencodeOwn{home: home, config: config, agents: map[string]permissions{}, modes: map[string]permissions{}}
 	files := func(dir string, names ...string) {
 		for _, path := range below(dir, names...) {
 			if text, err := readPlain(path); err == nil {
