@@ -15,9 +15,9 @@ import (
 // opencode merges OPENCODE_PERMISSION into the permissions of the user's settings for
 // all agents, where a key keeps its place, and then adds those of the settings for one
 // agent (1.18.33). So a later key, such as "*", and the settings of an agent override
-// what Runnel asks about or denies. Runnel therefore also adds its permissions to those
-// of each agent, behind the user's, in OPENCODE_CONFIG_CONTENT. What the user denies
-// stays denied.
+// what Runnel asks about or denies. Runnel therefore also adds its permissions behind the
+// user's, to those for all agents and, in OPENCODE_CONFIG_CONTENT, to those of each agent
+// that has its own. What the user denies stays denied.
 
 const (
 	opencodeContent = "OPENCODE_CONFIG_CONTENT"
@@ -28,6 +28,9 @@ const (
 	namesOnly = " *"
 
 	actionAsk, actionDeny = "ask", "deny"
+
+	// maxVariable bounds the bytes of a variable; Linux permits 128 KiB.
+	maxVariable = 120 << 10
 )
 
 // opencodeInPlan are the permissions of the agent plan, whatever the mode in which the
@@ -41,31 +44,33 @@ var opencodeInPlan = permissions{
 // denies, each agent of opencode asks about or denies.
 func opencodeFloors(env []string, opt runnel.Options) ([]string, error) {
 	const name = "OPENCODE_PERMISSION"
-	var floors permissions
+	var given permissions
 	content := ""
 	for _, e := range env {
 		if value, ok := variable(e, name); ok {
-			floors = permissionsIn(json.RawMessage(value))
+			given = permissionsIn(json.RawMessage(value))
 		}
 		if value, ok := variable(e, opencodeContent); ok {
 			content = value
 		}
 	}
-	given := withoutTrailingCommas(withoutComments([]byte(content)))
+	text := withoutTrailingCommas(withoutComments([]byte(content)))
 	var object map[string]json.RawMessage
-	if content != "" && (json.Unmarshal(given, &object) != nil || object == nil) {
+	if content != "" && (json.Unmarshal(text, &object) != nil || object == nil) {
 		return nil, runnel.Fail(runnel.SessionCreateFailed, opencodeContent+" is not a JSON object, so Runnel cannot add the permissions of the session to it. Correct it, or remove it.")
 	}
-	own := readOpencodeOwn(env, opt)
+	own, floors := readOpencodeOwn(env, opt), given
 	if opt.PermissionMode == runnel.ModeAcceptEdits {
 		floors = strictest(floors, permissions{{tools: "edit", rules: own.editsOutside()}})
 	}
-	config := members(given)
+	floors = strict(floors)
+	ofAll := given.merge(behind(floors, own.ofAll())).json()
+	config := members(text)
 	agents, modes := objectIn(config, "agent"), objectIn(config, "mode")
-	agentsOfAll := slices.Concat([]string{"build", "plan", "general", "explore"}, own.names())
-	slices.Sort(agentsOfAll)
-	for _, agent := range slices.Compact(agentsOfAll) {
-		least := strict(floors)
+	named := slices.Concat([]string{"build", "plan"}, own.names()) // settings of an organisation can have build and plan, too
+	slices.Sort(named)
+	for _, agent := range slices.Compact(named) {
+		least := floors
 		if agent == "plan" {
 			least = strictest(least, opencodeInPlan)
 		}
@@ -80,8 +85,11 @@ func opencodeFloors(env []string, opt runnel.Options) ([]string, error) {
 			agents = withPermissions(agents, agent, add)
 		}
 	}
-	config = setMember(setMember(config, "agent", objectOf(agents)), "mode", objectOf(modes))
-	return agentconn.SetVariable(env, opencodeContent, string(objectOf(config))), nil
+	all := objectOf(setMember(setMember(config, "agent", objectOf(agents)), "mode", objectOf(modes)))
+	if max(len(all), len(ofAll)) > maxVariable {
+		return nil, runnel.Fail(runnel.SessionCreateFailed, "Your settings of opencode deny tools by too many rules, which Runnel repeats for each agent that they define. Define fewer agents with permissions, or fewer rules.")
+	}
+	return agentconn.SetVariable(agentconn.SetVariable(env, name, string(ofAll)), opencodeContent, string(all)), nil
 }
 
 // editsOutside returns rules that ask before edits outside of the repository. opencode

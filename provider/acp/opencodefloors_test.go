@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,10 +51,10 @@ func TestPermissionsComeBehindThoseOfEachAgentOfOpencode(t *testing.T) {
 	}{
 		"none":    {nil, `"mode":{"build":` + build + `,` + floorsPlan + `}`},
 		"agent":   {map[string]string{".config/opencode/opencode.jsonc": `{"agent":{/* mine */"mine":{"permission":"allow",},},}`}, `"mine":` + build},
-		"mode":    {map[string]string{".config/opencode/config.json": `{"mode":{"ask":{}}}`}, `"mode":{"ask":` + build},
-		"file":    {map[string]string{".opencode/agents/deep/mine.md": "Text."}, `"deep/mine":` + build},
-		"named":   {map[string]string{"project/.opencode/agent/mine.md": "---\nname: other\n---\n"}, `"other":` + build},
-		"project": {map[string]string{"project/opencode.json": `{"agent":{"mine":{}}}`}, `"mine":` + build},
+		"mode":    {map[string]string{".config/opencode/config.json": `{"mode":{"ask":{"tools":{"a":true}}}}`}, `"mode":{"ask":` + build},
+		"file":    {map[string]string{".opencode/agents/deep/mine.md": "---\npermission: allow\n---\nText."}, `"deep/mine":` + build},
+		"named":   {map[string]string{"project/.opencode/agent/mine.md": "---\nname: other\ntools:\n  a: true\n---\n"}, `"other":` + build},
+		"project": {map[string]string{"project/opencode.json": `{"agent":{"mine":{"permission":{"a":"ask"}}}}`}, `"mine":` + build},
 		"denied": {map[string]string{".config/opencode/opencode.json": `{"tools":{"webfetch":false},"permission":{"bash":{"git *":"allow","*":"deny","ls":"allow"},"t_*":"deny","t_a":"allow"}}`},
 			`"build":{"permission":{` + floorsServers + `,"t_* *":{"*":"deny"},"t_a *":{"*":"allow","?":"ask"},` +
 				`"bash *":{"*":"deny","ls":"ask"},"edit *":{"*":"ask"},"task *":{"*":"deny"},"webfetch *":{"*":"deny"}}}`},
@@ -103,6 +104,35 @@ func TestAcceptedEditsOfOpencodeAreThoseOfTheRepository(t *testing.T) {
 			}
 		}
 		r.Close()
+	}
+}
+
+// An agent without permissions of its own has those for all agents, which no later key
+// of the user replaces.
+func TestPermissionsComeBehindThoseForAllAgentsOfOpencode(t *testing.T) {
+	home := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(home, ".config", "opencode"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	put := func(text string) {
+		if err := os.WriteFile(filepath.Join(home, ".config", "opencode", "opencode.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(`{"permission":{"bash":"allow","t_*":"deny","*":"allow"}}`)
+	opt := runnel.Options{Dir: home}
+	env, err := opencodeFloors(append([]string{"HOME=" + home}, opencodePermissions(opt)...), opt)
+	const want = `"webfetch":"ask",` + floorsServers + `,"t_* *":{"*":"deny"},"* *":{"*":"allow","?":"ask"},` + floorsRest + `}`
+	if got := strings.Join(env, " "); err != nil || !strings.Contains(got, want) {
+		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+	var rules []string
+	for n := range 5000 {
+		rules = append(rules, fmt.Sprintf(`"command-%d *":"deny"`, n))
+	}
+	put(`{"permission":{"bash":{` + strings.Join(rules, ",") + `}}}`)
+	if _, err := opencodeFloors(append([]string{"HOME=" + home}, opencodePermissions(opt)...), opt); runnel.CodeOf(err) != runnel.SessionCreateFailed {
+		t.Errorf("with many rules: %v", err)
 	}
 }
 

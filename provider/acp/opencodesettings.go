@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -135,8 +134,11 @@ type opencodeOwn struct {
 
 // of returns the permissions of one agent: those for all, then its own.
 func (o *opencodeOwn) of(agent string) permissions {
-	return slices.Concat(o.tools.merge(o.permission), o.agents[agent].merge(o.modes[agent]))
+	return slices.Concat(o.ofAll(), o.agents[agent].merge(o.modes[agent]))
 }
+
+// ofAll returns the permissions for all agents.
+func (o *opencodeOwn) ofAll() permissions { return o.tools.merge(o.permission) }
 
 // add adds the settings in a file, which may have comments and trailing commas.
 func (o *opencodeOwn) add(text []byte) {
@@ -357,12 +359,12 @@ func objectOf(list []member) json.RawMessage {
 	return append(out, '}')
 }
 
-// names returns the agents that the settings define.
+// names returns the agents for which the settings have permissions.
 func (o *opencodeOwn) names() []string {
 	return slices.Compact(slices.Sorted(func(yield func(string) bool) {
 		for _, of := range []map[string]permissions{o.agents, o.modes} {
-			for name := range maps.Keys(of) {
-				if !yield(name) {
+			for name, own := range of {
+				if len(own) > 0 && !yield(name) {
 					return
 				}
 			}
