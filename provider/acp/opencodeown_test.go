@@ -99,20 +99,6 @@ func TestOwnPermissionsOfOpencodeApplyInNoModeThatDenies(t *testing.T) {
 	}
 }
 
-// The mode acceptEdits becomes the mode plan without another start of the agent.
-func TestPlanOfOpencodeAcceptsNoEdits(t *testing.T) {
-	r := newRig(t, "opencode")
-	r.Opt.PermissionMode = runnel.ModeAcceptEdits
-	r.Open()
-	if err := r.Conn.(runnel.ModeSetter).SetPermissionMode(t.Context(), runnel.ModePlan); err != nil {
-		t.Fatal(err)
-	}
-	r.Play(calls(r.words().Write(r.File("made"), "made\n")), said)
-	if evs, _ := r.DenyAll(); agentrig.Exists(r.File("made")) {
-		t.Error(dump(evs))
-	}
-}
-
 // What the user denies in opencode stays denied, and exceptions are asked about.
 func TestOpencodeStillDeniesWhatItsUserDenies(t *testing.T) {
 	t.Parallel()
