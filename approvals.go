@@ -1,6 +1,7 @@
 package runnel
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/universal"
 )
 
@@ -200,6 +202,9 @@ func (s *Session) decide(id string, d Decision) error {
 		ApprovalID: id, Choice: d.Choice, By: d.By, Reason: d.Reason, Rule: d.Maker.Rule, UpdatedArguments: d.UpdatedArguments,
 	}}))
 	stop := i < 0 || a.Choices[i].Kind == event.ChoiceDenyStop
+	if i >= 0 && a.Kind == event.ApprovalTool && !isDenial(a.Choices[i].Kind) && !sameJSON(a.Arguments, d.UpdatedArguments) {
+		s.stageAll(lt, lt.rules.admit(event.Event{At: now, Body: edited(a, d.UpdatedArguments)}))
+	}
 	if stop {
 		s.stageAll(lt, lt.rules.withdraw(now, WithdrawnByCancel))
 	}
@@ -227,6 +232,30 @@ func (s *Session) decide(id string, d Decision) error {
 		s.endTurns(errDismissed())
 	}
 	return Safe(err)
+}
+
+// ArgumentsEdited is the code of the notice that a call runs with other
+// arguments than its item has, because its approval changed them.
+const ArgumentsEdited = "ARGUMENTS_EDITED"
+
+// maxEdited bounds the changed arguments in a notice, in bytes. The event
+// ApprovalResolved has all of them.
+const maxEdited = 2000
+
+// edited returns the notice that an approval was given for other arguments.
+func edited(a event.Approval, args json.RawMessage) event.Notice {
+	return event.Notice{Level: event.LevelInfo, Code: ArgumentsEdited, Message: text.OneLine(cmp.Or(a.ToolName, "The call")+" was allowed with changed arguments: "+string(args), maxEdited)}
+}
+
+func isDenial(kind event.ChoiceKind) bool {
+	return kind == event.ChoiceDeny || kind == event.ChoiceDenyStop
+}
+
+// sameJSON reports whether changed arguments are absent, or the same as args up
+// to white space.
+func sameJSON(args, changed json.RawMessage) bool {
+	var a, b bytes.Buffer
+	return len(changed) == 0 || json.Compact(&a, args) == nil && json.Compact(&b, changed) == nil && bytes.Equal(a.Bytes(), b.Bytes())
 }
 
 func errApprovalGone() *Error {
