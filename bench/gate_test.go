@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -95,6 +96,14 @@ func TestPressureIsThePartOfTheTimeInWhichAProcessWaited(t *testing.T) {
 	for _, bad := range []string{"", "full total=3\n", "some avg10=1\n", "some total=x\n"} {
 		if _, err := parseWaited(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+func TestMarginsWidenWithTheLoad(t *testing.T) {
+	for share, want := range map[float64]float64{0: 1, 0.1: 1, 0.3: 3, 0.5: 5, 0.9: 5} {
+		if got := slackAt(share); math.Abs(got-want) > 1e-9 {
+			t.Errorf("at %g: %g, want %g", share, got, want)
 		}
 	}
 }
