@@ -22,6 +22,7 @@ type state struct {
 	Model, Mode   string               `json:",omitzero"`
 	Named         bool                 `json:",omitzero"`
 	Title         string               `json:",omitzero"`
+	Untitled      bool                 `json:",omitzero"`
 	Commands      []event.AgentCommand `json:",omitzero"`
 	Cost          float64              `json:",omitzero"`
 	CostUnknown   bool                 `json:",omitzero"`
@@ -40,7 +41,7 @@ func (t *translator) Checkpoint() ([]byte, bool) {
 		return nil, false
 	}
 	b, err := json.Marshal(state{
-		Version: s.version, Caps: s.caps, Session: s.id, Named: s.named, Title: s.title, Commands: s.commands,
+		Version: s.version, Caps: s.caps, Session: s.id, Named: s.named, Title: s.title, Untitled: s.untitled, Commands: s.commands,
 		Config: s.settings.config, Legacy: s.settings.legacy, Model: s.settings.model, Mode: s.settings.mode,
 		Cost: ts.cost, CostUnknown: ts.costUnknown, Used: ts.used, Unprompted: ts.unprompted, LastMessage: ts.lastMessage,
 		Peer: t.peer, Requests: t.requests, OutOfTurnText: t.outOfTurnText.words.String(),
@@ -55,7 +56,8 @@ func (t *translator) Restore(saved []byte) error {
 		return err
 	}
 	s, ts := &t.session, &t.turns
-	s.version, s.caps, s.id, s.named, s.title, s.commands = from.Version, from.Caps, from.Session, from.Named, from.Title, from.Commands
+	s.version, s.caps, s.id, s.named, s.commands = from.Version, from.Caps, from.Session, from.Named, from.Commands
+	s.title, s.untitled = from.Title, from.Untitled
 	s.settings.config, s.settings.legacy = from.Config, from.Legacy
 	s.settings.model, s.settings.mode = from.Model, from.Mode
 	ts.cost, ts.costUnknown, ts.used, ts.unprompted, ts.lastMessage = from.Cost, from.CostUnknown, from.Used, from.Unprompted, from.LastMessage

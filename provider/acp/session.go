@@ -23,6 +23,7 @@ type session struct {
 	id       string // the agent's id of the conversation
 	named    bool   // the agent has sent a message with an id
 	title    string
+	untitled bool // Runnel sets the title with the next prompt; see startupQuirks.titles
 	commands []event.AgentCommand
 	settings settings
 
@@ -57,7 +58,7 @@ type request struct {
 	Method  string
 	Session string `json:",omitzero"` // id of the conversation
 	Option  string `json:",omitzero"` // id of the option to change
-	Value   string `json:",omitzero"` // new value of the option
+	Value   string `json:",omitzero"` // new value of the option, or new title
 }
 
 // requestOf returns the fields of a request to the agent, and whether the
@@ -69,6 +70,7 @@ func requestOf(m jsonrpc.Message) (r request, replays bool) {
 		ModelID    string `json:"modelId"`
 		ConfigID   string `json:"configId"`
 		Value      any    `json:"value"`
+		Title      string `json:"title"`
 		ReplayFrom any    `json:"replayFrom"`
 	}](m.Params)
 	r = request{Method: m.Method, Session: p.SessionID}
@@ -83,6 +85,8 @@ func requestOf(m jsonrpc.Message) (r request, replays bool) {
 		r.Option, r.Value = "model", p.ModelID
 	case methodSetConfig:
 		r.Option, r.Value = p.ConfigID, configText(p.Value)
+	case methodTitle:
+		r.Value = p.Title
 	}
 	return r, false
 }
@@ -113,9 +117,6 @@ func (s *session) opened(out translate.TurnEmitter, r request, m jsonrpc.Message
 
 func (s *session) setTitle(out translate.TurnEmitter, native string) {
 	title := text.OneLine(runnel.TitleOf(native), maxTitle)
-	if s.q.startup.titles && title == untitled {
-		return
-	}
 	if title != "" && title != s.title {
 		s.title = title
 		out.Emit(event.SessionUpdated{Title: title})

@@ -101,6 +101,9 @@ func (t *translator) sentRequest(m jsonrpc.Message) {
 	if m.Method == methodLoad || m.Method == methodResume {
 		t.session.id = r.Session
 	}
+	if m.Method == methodTitle && r.Value != "" {
+		t.session.untitled = false
+	}
 	if replays {
 		t.replay = &replay{show: m.ID.Same(jsonrpc.String(historyID))}
 	}
@@ -154,12 +157,15 @@ func (t *translator) response(call jsonrpc.Call, m jsonrpc.Message) {
 		if f := t.session.q.live.costContinues; f != nil && r.Method != methodNew {
 			t.turns.costUnknown = f(t.session.release)
 		}
+		t.session.untitled = t.session.q.startup.titles && m.Error == nil && r.Method != methodResume && (t.replay == nil || !t.replay.show)
 		if t.replay != nil && t.replay.answered(m, t.session.q) {
 			t.endReplay()
 		}
 		t.session.opened(t.turns.out(), r, m)
 	case methodSetMode, methodSetModel, methodSetConfig:
 		t.session.settings.changed(t.turns.out(), r, m)
+	case methodTitle:
+		t.titleAnswered(r, m)
 	case methodPrompt:
 		id, _ := call.ID.Text()
 		t.turns.answered(strings.TrimPrefix(id, promptID), m)
