@@ -30,15 +30,16 @@ type defaultSettings struct {
 	variable string            // names the file
 	settings string            // variable that names the settings for all users, which the file lies beside
 	folders  map[string]string // folder of both if no variable names them, by operating system; "" is for all others
+	ignores  []string          // variables with which the agent would ignore the rules in both
 }
 
 var (
 	geminiDefaults = defaultSettings{"GEMINI_CLI_SYSTEM_DEFAULTS_PATH", "GEMINI_CLI_SYSTEM_SETTINGS_PATH", map[string]string{
 		"darwin": "/Library/Application Support/GeminiCli", "windows": `C:\ProgramData\gemini-cli`, "": "/etc/gemini-cli",
-	}}
+	}, nil}
 	qwenDefaults = defaultSettings{"QWEN_CODE_SYSTEM_DEFAULTS_PATH", "QWEN_CODE_SYSTEM_SETTINGS_PATH", map[string]string{
 		"darwin": "/Library/Application Support/QwenCode", "windows": `C:\ProgramData\qwen-code`, "": "/etc/qwen-code",
-	}}
+	}, []string{"QWEN_CODE_SAFE_MODE", "QWEN_CODE_SIMPLE"}}
 )
 
 // geminiAsks is a policy with which Gemini CLI asks before each command. A rule
@@ -245,12 +246,16 @@ func (d defaultSettings) change(env []string, do func(settings map[string]json.R
 	if err != nil {
 		return nil, err
 	}
+	for _, name := range d.ignores { // a variable that is set is not set by files of the agent
+		env = agentconn.SetVariable(env, name, "0")
+	}
 	return agentconn.SetVariable(env, d.variable, changed), nil
 }
 
-// withoutComments returns JSON in which each comment is replaced by a space. Both
-// agents allow // and /* */ in their settings.
+// withoutComments returns JSON in which each comment is replaced by a space, without
+// a byte order mark. These agents allow // and /* */ in their settings.
 func withoutComments(b []byte) []byte {
+	b = bytes.TrimPrefix(b, []byte("\ufeff"))
 	out := make([]byte, 0, len(b))
 	for len(b) > 0 {
 		n, comment := 1, false

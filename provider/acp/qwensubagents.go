@@ -2,8 +2,11 @@ package acp
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/translate"
@@ -38,7 +41,9 @@ func qwenSubagentsAsk(env []string, opt runnel.Options) ([]string, error) {
 	for _, tool := range qwenAsksItself {
 		harmless += `|*'"tool_name":"` + tool + `"'*`
 	}
-	answer := translate.Object(map[string]any{"hookSpecificOutput": map[string]string{
+	// Qwen Code obeys the decision of the last hook, which may be one of the user. If that
+	// one allows the call, Qwen Code obeys "continue", by which the call fails.
+	answer := translate.Object(map[string]any{"continue": false, "stopReason": qwenHookReason, "hookSpecificOutput": map[string]string{
 		"hookEventName": "PreToolUse", "permissionDecision": "ask", "permissionDecisionReason": qwenHookReason,
 	}})
 	who := `*'"permission_mode":"auto'[-_]'edit"'*`
@@ -61,22 +66,20 @@ func qwenRunsHooks(env []string, dir string) bool {
 	if runtime.GOOS == "windows" { // has another shell
 		return false
 	}
+	paths := append(qwenSettings(env), filepath.Join(dir, ".qwen", "settings.json"))
 	for _, e := range env {
-		for _, name := range []string{"QWEN_CODE_SAFE_MODE", "QWEN_CODE_SIMPLE"} {
-			if v, ok := variable(e, name); ok && v != "" {
-				return false
-			}
+		if path, ok := variable(e, qwenDefaults.settings); ok && path != "" {
+			paths = append(paths, path)
 		}
 	}
-	for _, path := range append(qwenSettings(env), filepath.Join(dir, ".qwen", "settings.json")) {
+	for _, path := range paths {
 		b, err := readPlain(path)
-		if err != nil {
-			continue // Qwen Code finds none either, or says what is wrong with it
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
-		if translate.DecodeLenient[struct {
-			Off bool `json:"disableAllHooks"`
-		}](withoutComments(b)).Off {
-			return false
+		off := translate.DecodeLenient[map[string]json.RawMessage](withoutComments(b))["disableAllHooks"]
+		if err != nil || off != nil && !slices.Contains([]string{"false", "null"}, string(off)) {
+			return false // also for a text, which may name a variable
 		}
 	}
 	return true

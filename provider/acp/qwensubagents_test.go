@@ -87,9 +87,55 @@ func TestSubagentsOfQwenInTheBackgroundChangeNothing(t *testing.T) {
 // Without hooks, nothing makes the subagents of Qwen Code ask.
 func TestQwenStartsNoSubagentsIfHooksAreOff(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "qwen")
-	r.put(filepath.Join(r.Home.Dir, ".qwen", "settings.json"), `{"disableAllHooks":true /* mine */}`)
-	r.startsNoSubagent()
+	for _, text := range []string{`{"disableAllHooks":true /* mine */}`, `{"disableAllHooks":"$UNKNOWN"}`, "\ufeff" + `{"disableAllHooks":1}`} {
+		r := newRig(t, "qwen")
+		r.put(filepath.Join(r.Home.Dir, ".qwen", "settings.json"), text)
+		r.startsNoSubagent()
+		r.Close()
+	}
+}
+
+// In these modes, Qwen Code would ignore the limits in its default settings.
+func TestQwenKeepsItsLimitsIfFilesNameAnotherMode(t *testing.T) {
+	t.Parallel()
+	for path, text := range map[string]string{
+		".qwen/.env":          "QWEN_CODE_SAFE_MODE=1\nQWEN_CODE_SIMPLE=1\n",
+		".qwen/settings.json": `{"env":{"QWEN_CODE_SAFE_MODE":"1"}}`,
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, "qwen")
+			r.put(filepath.Join(r.Home.Dir, path), text)
+			r.Open()
+			if asked := r.delegated(writes(r.File("made")), false); asked != 1 || agentrig.Exists(r.File("made")) {
+				t.Errorf("a subagent asked %d times; file %v", asked, agentrig.Exists(r.File("made")))
+			}
+			r.Close()
+			r.Opt.Delegation = runnel.DelegateNever
+			r.Open()
+			r.startsNoSubagent()
+		})
+	}
+}
+
+// Of several hooks, Qwen Code obeys the decision of the last one.
+func TestNoOtherHookOfQwenAllowsCallsOfSubagents(t *testing.T) {
+	t.Parallel()
+	const hooks = `{"PreToolUse":[{"hooks":[{"type":"command","command":"echo '{\"hookSpecificOutput\":{\"hookEventName\":\"PreToolUse\",\"permissionDecision\":\"allow\"}}'"}]}]}`
+	for path, text := range map[string]string{
+		".qwen/settings.json":                    `{"hooks":` + hooks + `}`,
+		".qwen/extensions/x/qwen-extension.json": `{"name":"x","version":"1.0.0","hooks":` + hooks + `}`,
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, "qwen")
+			r.put(filepath.Join(r.Home.Dir, path), text)
+			r.Open()
+			if asked := r.delegated(writes(r.File("made")), false); agentrig.Exists(r.File("made")) {
+				t.Errorf("a subagent asked %d times, and wrote a file", asked)
+			}
+		})
+	}
 }
 
 // The hook for subagents is not for the session itself.
@@ -122,7 +168,7 @@ func TestHookOfSubagentsIsBesideThoseOfTheMachine(t *testing.T) {
 	}
 }
 
-func TestModesWithoutHooksStartNoSubagents(t *testing.T) {
+func TestFoldersWithoutHooksStartNoSubagents(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, ".qwen"), 0o700); err != nil {
 		t.Fatal(err)
@@ -130,20 +176,12 @@ func TestModesWithoutHooksStartNoSubagents(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, ".qwen", "settings.json"), []byte(`{"disableAllHooks":true}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, change := range map[string]func(env []string) ([]string, error){
-		"settings of the folder": func(env []string) ([]string, error) { return qwenSubagentsAsk(env, runnel.Options{Dir: dir}) },
-		"safe mode": func(env []string) ([]string, error) {
-			return qwenSubagentsAsk(append([]string{"QWEN_CODE_SAFE_MODE=1"}, env...), runnel.Options{})
-		},
-	} {
-		settings, err := defaultsAfter(t, `{}`, change)
-		if err != nil {
-			t.Fatal(err)
-		}
-		denied, _ := settings["permissions"].(map[string]any)["deny"].([]any)
-		if !slices.Contains(denied, any("agent")) {
-			t.Errorf("%s: %v", name, settings)
-		}
+	settings, err := defaultsAfter(t, `{}`, func(env []string) ([]string, error) { return qwenSubagentsAsk(env, runnel.Options{Dir: dir}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if denied, _ := settings["permissions"].(map[string]any)["deny"].([]any); !slices.Contains(denied, any("agent")) {
+		t.Errorf("%v", settings)
 	}
 }
 
