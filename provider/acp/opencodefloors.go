@@ -9,6 +9,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
@@ -54,18 +55,21 @@ func opencodeFloors(env []string, opt runnel.Options) ([]string, error) {
 			content = value
 		}
 	}
-	text := withoutTrailingCommas(withoutComments([]byte(content)))
+	plain := withoutTrailingCommas(withoutComments([]byte(content)))
 	var object map[string]json.RawMessage
-	if content != "" && (json.Unmarshal(text, &object) != nil || object == nil) {
+	if content != "" && (json.Unmarshal(plain, &object) != nil || object == nil) {
 		return nil, runnel.Fail(runnel.SessionCreateFailed, opencodeContent+" is not a JSON object, so Runnel cannot add the permissions of the session to it. Correct it, or remove it.")
 	}
 	own, floors := readOpencodeOwn(env, opt), given
+	if own.unread != "" {
+		return nil, runnel.Fail(runnel.SessionCreateFailed, "Runnel cannot read all of "+text.OneLine(own.unread, 500)+", which can have permissions of opencode, because it is too large. Make it smaller.")
+	}
 	if opt.PermissionMode == runnel.ModeAcceptEdits {
 		floors = strictest(floors, permissions{{tools: "edit", rules: own.editsOutside()}})
 	}
 	floors = strict(floors)
 	ofAll := given.merge(behind(floors, own.ofAll())).json()
-	config := members(text)
+	config := members(plain)
 	agents, modes := objectIn(config, "agent"), objectIn(config, "mode")
 	named := slices.Concat([]string{"build", "plan"}, own.names()) // settings of an organisation can have build and plan, too
 	slices.Sort(named)

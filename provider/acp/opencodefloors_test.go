@@ -58,6 +58,11 @@ func TestPermissionsComeBehindThoseOfEachAgentOfOpencode(t *testing.T) {
 		"denied": {map[string]string{".config/opencode/opencode.json": `{"tools":{"webfetch":false},"permission":{"bash":{"git *":"allow","*":"deny","ls":"allow"},"t_*":"deny","t_a":"allow"}}`},
 			`"build":{"permission":{` + floorsServers + `,"t_* *":{"*":"deny"},"t_a *":{"*":"allow","?":"ask"},` +
 				`"bash *":{"*":"deny","ls":"ask"},"edit *":{"*":"ask"},"task *":{"*":"deny"},"webfetch *":{"*":"deny"}}}`},
+		"merged": {map[string]string{".config/opencode/agent/mine.md": "---\nx: &x {bash: deny, edit: allow}\npermission: {<<: *x, webfetch: deny}\n---\n"},
+			`"mine":{"permission":{` + floorsServers + `,"bash *":{"*":"deny"},"edit *":{"*":"ask"},"task *":{"*":"deny"},"webfetch *":{"*":"deny"}}}`},
+		"program":        {map[string]string{".config/opencode/agent/mine.md": "---js\n{}\n---\n"}, `"mine":` + build},
+		"too many":       {map[string]string{".config/opencode/agent/mine.md": "---\na: &a [1,2]\npermission: &b {<<: *b}\n---\n"}, `"mine":` + build},
+		"mode in folder": {map[string]string{".config/opencode/mode/deep/mine.md": "---\npermission: allow\n---\n"}, `"mode":{"build":` + build + `,` + floorsPlan + `}`},
 		"same key": {map[string]string{".config/opencode/opencode.json": `{"agent":{"build":{"permission":{"bash *":"allow","bas? *":"allow","*":"allow"}}}}`},
 			floorsServers + `,"ba?? *":{"*":"ask"},"edit *"`},
 		"denied by all": {map[string]string{".config/opencode/opencode.json": `{"permission":"deny","agent":{"build":{"tools":{"edit":true}}}}`},
@@ -79,6 +84,18 @@ func TestPermissionsOfOpencodeKeepOtherContent(t *testing.T) {
 		got, err := floorsOf(t, nil, runnel.ModeDefault, opencodeContent+"="+given)
 		if want == "" && (runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), opencodeContent)) || want != "" && (err != nil || !strings.Contains(got, want)) {
 			t.Errorf("%s: %s, %v, want %s", given, got, err, want)
+		}
+	}
+}
+
+// A file that Runnel does not read could allow what it asks about.
+func TestOpencodeDoesNotStartWithSettingsThatAreTooLarge(t *testing.T) {
+	for path, text := range map[string]string{
+		".config/opencode/opencode.json": `{"agent":{"mine":{"permission":"allow"}}}` + strings.Repeat(" ", maxSettings),
+		".opencode/agent/mine.md":        "---\npermission: allow\n---\n" + strings.Repeat(" ", maxSettings),
+	} {
+		if _, err := floorsOf(t, map[string]string{path: text}, runnel.ModeDefault); runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", path, err)
 		}
 	}
 }

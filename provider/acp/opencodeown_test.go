@@ -1,6 +1,8 @@
 package acp
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -24,6 +26,52 @@ var ownAllowing = map[string]map[string]string{
 	"for a mode":     {"opencode.json": `{"mode":{"build":{"permission":` + allowsAll + `},"plan":{"permission":` + allowsAll + `}}}`},
 	"in Markdown":    {"agent/build.md": allowsMD, "mode/plan.md": allowsMD},
 	"in several":     {"opencode.json": `{"tools":{"bash":true},"permission":` + allowsAll + `,"agent":{"build":{"permission":"allow"}},"mode":{"plan":{"tools":{"write":true,"bash":true}}}}`, "agents/build.md": allowsMD},
+}
+
+// Forms of settings that opencode reads, and that a simple reader does not.
+var ownForms = map[string]map[string]string{
+	"variable":        {"opencode.json": `{"username":{env:OWN_NAME},"agent":{"{env:OWN_AGENT}":{"mode":"primary","permission":` + allowsAll + `}}}`},
+	"file":            {"opencode.json": `{"agent":{"{file:./name.txt}":{"mode":"primary","permission":` + allowsAll + `}}}`, "name.txt": "mine\n"},
+	"byte order mark": {"opencode.json": "\ufeff" + `{"agent":{"mine":{"mode":"primary","permission":` + allowsAll + `}}}`},
+	"invalid YAML":    {"agent/mine.md": "---\ndescription: Use this: always\nmode: primary\npermission:\n  bash: allow\n  edit: allow\n---\nWork.\n"},
+	"reference":       {"agent/mine.md": "---\ndescription: Mine\nmode: primary\nx: &all\n  bash: allow\n  edit: allow\npermission: *all\n---\nWork.\n"},
+	"no end":          {"agent/mine.md": "---\ndescription: Mine\nmode: primary\npermission:\n  bash: allow\n  edit: allow\n"},
+	"JSON":            {"agent/mine.md": "---json\n{\"description\":\"Mine\",\"mode\":\"primary\",\"permission\":{\"bash\":\"allow\",\"edit\":\"allow\"}}\n---\nWork.\n"},
+	"linked folder":   {"../elsewhere/mine.md": "---\ndescription: Mine\nmode: primary\npermission:\n  bash: allow\n  edit: allow\n---\nWork.\n"},
+}
+
+func TestPermissionsOfOpencodeInUnusualFormsDoNotReplaceThoseOfRunnel(t *testing.T) {
+	t.Parallel()
+	for name, files := range ownForms {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, "opencode")
+			r.ownSettings(files)
+			if name == "linked folder" {
+				agents := filepath.Join(r.Home.Dir, ".config", "opencode", "agents")
+				if err := errors.Join(os.MkdirAll(agents, 0o700), os.Symlink("../../elsewhere", filepath.Join(agents, "team"))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.Opt.Env = append(r.Opt.Env, "OWN_AGENT=mine", `OWN_NAME="x"`)
+			r.Opt.PermissionMode = runnel.ModeDefault
+			r.Open()
+			agent := "mine"
+			if name == "linked folder" {
+				agent = "team/mine"
+			}
+			if err := r.Conn.(runnel.ConfigSetter).SetConfig(t.Context(), "mode", agent); err != nil {
+				t.Fatal(err)
+			}
+			made := r.File("made")
+			for _, call := range []fakemodel.Block{r.words().Shell("touch " + made), r.words().Write(made, "made\n")} {
+				r.Play(calls(call), said)
+				if evs, asked := r.DenyAll(); asked != 1 || agentrig.Exists(made) {
+					t.Errorf("%s: %d questions, file %v\n%s", call.Name, asked, agentrig.Exists(made), dump(evs))
+				}
+			}
+		})
+	}
 }
 
 func (r *rig) ownSettings(files map[string]string) {

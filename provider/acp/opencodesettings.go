@@ -4,15 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/runnel-dev/runnel"
 )
@@ -130,6 +127,8 @@ type opencodeOwn struct {
 	home, config      string // the user's folders
 	tools, permission permissions
 	agents, modes     map[string]permissions
+	unread            string // a path that is too large to be read
+	vars              map[string]string
 }
 
 // of returns the permissions of one agent: those for all, then its own.
@@ -140,9 +139,10 @@ func (o *opencodeOwn) of(agent string) permissions {
 // ofAll returns the permissions for all agents.
 func (o *opencodeOwn) ofAll() permissions { return o.tools.merge(o.permission) }
 
-// add adds the settings in a file, which may have comments and trailing commas.
-func (o *opencodeOwn) add(text []byte) {
-	for _, m := range members(withoutTrailingCommas(withoutComments(text))) {
+// add adds the settings in a file of dir, which may have comments, trailing commas,
+// and names of variables and files.
+func (o *opencodeOwn) add(text []byte, dir string) {
+	for _, m := range members(withoutTrailingCommas(withoutComments(o.substitute(text, dir)))) {
 		switch m.name {
 		case "permission":
 			o.permission = o.permission.merge(permissionsIn(m.value))
@@ -196,7 +196,7 @@ func withoutTrailingCommas(b []byte) []byte {
 }
 
 // readOpencodeOwn reads the settings that opencode reads, in the order in which it
-// does. It skips what it cannot read.
+// does.
 func readOpencodeOwn(env []string, opt runnel.Options) *opencodeOwn {
 	vars := map[string]string{}
 	for _, e := range env {
@@ -205,11 +205,11 @@ func readOpencodeOwn(env []string, opt runnel.Options) *opencodeOwn {
 	}
 	home := cmp.Or(vars["HOME"], userHome())
 	config := filepath.Join(cmp.Or(vars["XDG_CONFIG_HOME"], filepath.Join(home, ".config")), "opencode")
-	o := &opencodeOwn{home: home, config: config, agents: map[string]permissions{}, modes: map[string]permissions{}}
+	o := &opencodeOwn{home: home, config: config, agents: map[string]permissions{}, modes: map[string]permissions{}, vars: vars}
 	files := func(dir string, names ...string) {
 		for _, path := range below(dir, names...) {
-			if text, err := readPlain(path); err == nil {
-				o.add(text)
+			if text, ok := o.read(path); ok {
+				o.add(text, dir)
 			}
 		}
 	}
@@ -237,9 +237,40 @@ func readOpencodeOwn(env []string, opt runnel.Options) *opencodeOwn {
 		}
 		o.addMarkdown(dir)
 	}
-	o.add([]byte(vars[opencodeContent]))
+	o.add([]byte(vars[opencodeContent]), opt.Dir)
 	files(opencodeManaged(), "opencode.json", "opencode.jsonc")
 	return o
+}
+
+// read returns the text of a file that exists.
+func (o *opencodeOwn) read(path string) ([]byte, bool) {
+	text, err := readPlain(path)
+	if st, found := os.Stat(path); err != nil && found == nil && st.Size() > maxSettings {
+		o.unread = path
+	}
+	return text, err == nil
+}
+
+var (
+	namedVariable = regexp.MustCompile(`\{env:([^}]+)\}`)
+	namedFile     = regexp.MustCompile(`\{file:([^}]+)\}`)
+)
+
+// substitute replaces the names of variables and of files by what they contain, as
+// opencode does before it reads settings.
+func (o *opencodeOwn) substitute(text []byte, dir string) []byte {
+	text = namedVariable.ReplaceAllFunc(text, func(m []byte) []byte { return []byte(o.vars[string(m[len("{env:"):len(m)-1])]) })
+	return namedFile.ReplaceAllFunc(text, func(m []byte) []byte {
+		path := string(m[len("{file:") : len(m)-1])
+		if rest, ok := strings.CutPrefix(path, "~/"); ok {
+			path = filepath.Join(o.home, rest)
+		} else if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		content, _ := o.read(path)
+		quoted, _ := json.Marshal(string(bytes.TrimSpace(content))) // cannot fail: a string
+		return quoted[1 : len(quoted)-1]
+	})
 }
 
 // opencodeManaged returns the folder of the settings of an administrator.
@@ -272,78 +303,6 @@ func foldersOfProject(dir string) (out []string) {
 		at = up
 	}
 	return out
-}
-
-// maxMarkdown bounds the entries in folders of agents that are examined.
-const maxMarkdown = 10000
-
-// addMarkdown adds the agents and modes that Markdown files in a folder define.
-func (o *opencodeOwn) addMarkdown(dir string) {
-	seen := 0
-	for _, of := range []struct {
-		folder string
-		to     map[string]permissions
-	}{{"agent", o.agents}, {"agents", o.agents}, {"mode", o.modes}, {"modes", o.modes}} {
-		root := filepath.Join(dir, of.folder) // perhaps a link
-		_ = filepath.WalkDir(root+string(filepath.Separator)+".", func(path string, e fs.DirEntry, err error) error {
-			if seen++; seen > maxMarkdown {
-				return fs.SkipAll
-			}
-			if err != nil || e.IsDir() || filepath.Ext(path) != ".md" {
-				return nil // it defines no agent
-			}
-			name, err := filepath.Rel(root, path)
-			if err != nil {
-				return nil
-			}
-			text, _ := readPlain(path) // without it, only the name is known
-			name, p := markdownAgent(strings.TrimSuffix(filepath.ToSlash(name), ".md"), text)
-			of.to[name] = of.to[name].merge(p)
-			return nil
-		})
-	}
-}
-
-// frontmatter matches the settings at the beginning of a Markdown file.
-var frontmatter = regexp.MustCompile(`(?s)^---\r?\n(.*?)\r?\n---`)
-
-// markdownAgent returns the name and the permissions of the agent that a Markdown
-// file defines. name is that of the file.
-func markdownAgent(name string, text []byte) (string, permissions) {
-	var doc yaml.Node
-	m := frontmatter.FindSubmatch(text)
-	if m == nil || yaml.Unmarshal(m[1], &doc) != nil || len(doc.Content) == 0 {
-		return name, nil
-	}
-	raw := jsonOf(doc.Content[0])
-	for _, m := range members(raw) {
-		var given string
-		if m.name == "name" && json.Unmarshal(m.value, &given) == nil && given != "" {
-			name = given
-		}
-	}
-	return name, agentPermissions(raw)
-}
-
-// jsonOf returns a YAML value as JSON, with the members of objects in their order.
-// It returns null for lists and references, which permissions do not have.
-func jsonOf(n *yaml.Node) json.RawMessage {
-	var value any
-	switch {
-	case n.Kind == yaml.MappingNode:
-		var list []member
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			list = append(list, member{n.Content[i].Value, jsonOf(n.Content[i+1])})
-		}
-		return objectOf(list)
-	case n.Kind != yaml.ScalarNode || n.Decode(&value) != nil:
-		return json.RawMessage("null")
-	}
-	raw, err := json.Marshal(value)
-	if err != nil {
-		return json.RawMessage("null")
-	}
-	return raw
 }
 
 // objectOf returns a JSON object with members in this order.
