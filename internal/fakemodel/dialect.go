@@ -64,7 +64,7 @@ func (s *Server) serve(d dialect, w http.ResponseWriter, r *http.Request, body [
 		d.refuse(w, Failure{Status: http.StatusBadRequest, Message: err.Error()})
 		return
 	}
-	c, err := s.stepFor(d, q)
+	c, err := s.stepFor(d, q, body)
 	if err != nil {
 		d.refuse(w, Failure{Status: http.StatusBadRequest, Message: err.Error()})
 		return
@@ -118,13 +118,16 @@ func (s *Server) streamed(d dialect, a answer, w http.ResponseWriter, r *http.Re
 }
 
 // stepFor returns the step that answers a request.
-func (s *Server) stepFor(d dialect, q query) (choice, error) {
-	if q.helper != nil {
+func (s *Server) stepFor(d dialect, q query, body []byte) (choice, error) {
+	c, ok := s.ownStep(q, body)
+	if !ok && q.helper != nil {
 		return *q.helper, nil
 	}
-	c, err := choose(q.msgs, s.named)
-	if err != nil {
-		return choice{}, err
+	if !ok {
+		var err error
+		if c, err = choose(q.msgs, s.named); err != nil {
+			return choice{}, err
+		}
 	}
 	for _, b := range c.step.blocks() {
 		if err := d.check(b); err != nil {

@@ -308,6 +308,22 @@ func TestEveryAPIFollowsTheConversation(t *testing.T) {
 	})
 }
 
+func TestEveryAPIPlaysUnpromptedSteps(t *testing.T) {
+	assistant := func(s string) turn { return turn{"assistant", s} }
+	each(t, fakemodel.Config{}, func(t *testing.T, s *fakemodel.Server, a api) {
+		s.Unprompted("what to remember", fakemodel.Step{Text: "first"}, fakemodel.Step{Text: "second"})
+		for want, turns := range map[string][]turn{
+			"first":                      {user("<<play hello>>"), assistant("a"), user("Say what to remember.")},
+			"second":                     {user("<<play hello>>"), assistant("a"), user("Say what to remember."), assistant("first"), result("c")},
+			"Hello from the fake model.": {user("<<play hello>>")},
+		} {
+			if got, err := a.ask(t, s, turns...); err != nil || got.Text != want {
+				t.Errorf("got %q, %v; want %q", got.Text, err, want)
+			}
+		}
+	})
+}
+
 func TestEveryAPIAppliesFaultsToAStream(t *testing.T) {
 	tests := map[string]struct {
 		fault   fakemodel.Fault

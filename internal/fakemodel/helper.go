@@ -1,6 +1,7 @@
 package fakemodel
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -97,4 +98,38 @@ func (s schema) instance() any {
 		return false
 	}
 	return "fake"
+}
+
+// ownRequest is the answer to requests that an agent makes without a prompt.
+type ownRequest struct {
+	phrase string
+	sc     Scenario
+}
+
+// Unprompted plays steps to a request that the agent makes without a prompt, and
+// to the requests that continue it. phrase is in the bodies of these requests and
+// of no others.
+func (s *Server) Unprompted(phrase string, steps ...Step) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.own = append(s.own, ownRequest{phrase, Scenario{Steps: steps}})
+}
+
+// ownStep returns the step of [Server.Unprompted] that answers a request. Messages of
+// the assistant count from the last text of the user on.
+func (s *Server) ownStep(q query, body []byte) (choice, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, own := range s.own {
+		if bytes.Contains(body, []byte(own.phrase)) {
+			after := 0
+			for i, m := range q.msgs {
+				if m.role == "user" && len(m.texts) > 0 {
+					after = i + 1
+				}
+			}
+			return own.sc.at(own.phrase, answers(q.msgs[after:])), true
+		}
+	}
+	return choice{}, false
 }

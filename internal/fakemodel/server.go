@@ -40,6 +40,7 @@ type Server struct {
 	grown    chan struct{} // closed and replaced when requests grow
 	counts   map[string]int
 	gates    map[string]*Gate
+	own      []ownRequest
 }
 
 // A Request is a request that an agent sent.
