@@ -31,10 +31,10 @@ func geminiLink(env []string, _ string) (at string, why refusal) {
 	return linkIn(geminiStored(env), 3, maxState)
 }
 
-// qwenLink returns a link in the agent's memories of a session in dir. The agent
-// (0.24.4) writes there without asking, and compares only the text of a path. It
-// stores the memories for the root of the repository, or, by a variable, for dir.
-func qwenLink(env []string, dir string) (at string, why refusal) {
+// qwenMemories returns the folders in which the agent may have its memories of a
+// session in dir. It stores them for the root of the repository, or, by a variable,
+// for dir (0.24.4).
+func qwenMemories(env []string, dir string) (folders []string) {
 	if dir == "" {
 		dir, _ = os.Getwd() // Start fails without it
 	}
@@ -44,7 +44,15 @@ func qwenLink(env []string, dir string) (at string, why refusal) {
 	}
 	slices.Sort(of)
 	for _, project := range slices.Compact(of) {
-		memory := inHome(".qwen", "projects", notAlphanumeric.ReplaceAllString(project, "-"), "memory")(env)
+		folders = append(folders, inHome(".qwen", "projects", notAlphanumeric.ReplaceAllString(project, "-"), "memory")(env))
+	}
+	return folders
+}
+
+// qwenLink returns a link in the agent's memories of a session in dir. The agent
+// (0.24.4) writes there without asking, and compares only the text of a path.
+func qwenLink(env []string, dir string) (at string, why refusal) {
+	for _, memory := range qwenMemories(env, dir) {
 		st, err := os.Lstat(memory)
 		switch {
 		case err != nil:

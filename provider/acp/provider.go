@@ -273,7 +273,10 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 		if env, err = p.agent.quirks().startup.askFirst(env); err != nil {
 			return nil, err
 		}
-		if f := p.agent.quirks().startup.subagentsAsk; f != nil {
+		for _, f := range []func([]string, runnel.Options) ([]string, error){p.agent.quirks().startup.subagentsAsk, p.agent.quirks().startup.unseenAgents} {
+			if f == nil {
+				continue
+			}
 			if env, err = f(env, opt); err != nil {
 				return nil, err
 			}

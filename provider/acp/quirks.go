@@ -131,6 +131,9 @@ type startupQuirks struct {
 	// subagentsAsk returns env, changed so that subagents ask as the agent does. It
 	// applies together with askFirst.
 	subagentsAsk func(env []string, opt runnel.Options) ([]string, error)
+	// unseenAgents returns env, changed so that agents which the client cannot see do
+	// nothing that should be asked about. It applies together with askFirst.
+	unseenAgents func(env []string, opt runnel.Options) ([]string, error)
 	// atLinks returns env, changed so that the agent asks before it follows a link
 	// out of an untrusted folder.
 	atLinks func(env []string, opt runnel.Options) []string

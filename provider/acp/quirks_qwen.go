@@ -31,6 +31,7 @@ func qwen() *quirks {
 			linkInState:     qwenLink,
 			askFirst:        qwenAskFirst,
 			subagentsAsk:    qwenSubagentsAsk,
+			unseenAgents:    qwenMemoryOnly,
 
 			keyLogin: "openai", settingsFile: inHome(".qwen", "settings.json"),
 
