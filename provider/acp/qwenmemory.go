@@ -36,7 +36,8 @@ func qwenMemoryOnly(env []string, opt runnel.Options) ([]string, error) {
 	for _, root := range append(qwenMemories(env, opt.Dir), inHome(".qwen", "memories")(env)) {
 		memories = append(memories, shellQuoted(`{"file_path":`+strings.TrimSuffix(string(translate.Object(root+string(filepath.Separator))), `"`))+"*")
 	}
-	answer := translate.Object(map[string]any{"hookSpecificOutput": map[string]string{
+	// With "continue", no other hook can allow the call; see qwenSubagentsAsk.
+	answer := translate.Object(map[string]any{"continue": false, "stopReason": qwenMemoryReason, "hookSpecificOutput": map[string]string{
 		"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": qwenMemoryReason,
 	}})
 	// The model writes the arguments of the call, and nothing before them. Qwen Code
