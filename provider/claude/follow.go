@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -29,18 +30,26 @@ func (p *Provider) Follow(_ context.Context, ref runnel.Conversation) (runnel.Fo
 		root.Close()
 		return nil, err
 	}
-	f := &following{root: root, ref: ref, names: append([]string{name}, otherFiles(root, name)...), tails: make(map[string]*tail), left: maxStored, seen: make(map[string]bool), calls: make(map[string]bool)}
-	return f, nil
+	return &following{
+		root: root, ref: ref, names: append([]string{name}, otherFiles(root, name)...), listed: time.Now(), passed: make(map[string]int64),
+		tails: make(map[string]*tail), left: maxStored, seen: make(map[string]bool), calls: make(map[string]bool),
+	}, nil
 }
 
+// relist is how often files of the conversation in other folders are searched.
+const relist = 2 * time.Second
+
 // A following reads the files of a conversation from where it stopped before.
-// It reads each line once.
+// It reads each line once, and a file from the beginning again if the agent has
+// removed entries from it. Removed entries stay among those that were returned.
 type following struct {
-	root  *os.Root
-	ref   runnel.Conversation
-	names []string         // files of the main thread
-	tails map[string]*tail // by file, also of subagents
-	left  int64            // bytes that may still be read
+	root   *os.Root
+	ref    runnel.Conversation
+	names  []string         // files of the main thread
+	listed time.Time        // when they were searched last
+	passed map[string]int64 // sizes of files that do not continue them, by file
+	tails  map[string]*tail // by file, also of subagents
+	left   int64            // bytes that may still be read
 
 	h     *historian      // nil before the first Next
 	seen  map[string]bool // entries of the main thread, by id
@@ -59,6 +68,12 @@ func (f *following) Next(ctx context.Context) ([]event.Event, error) {
 	}
 	if first {
 		f.names, files = linked(f.names, files)
+	} else {
+		more, err := f.continued(ctx)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, more)
 	}
 	sides, err := f.readSidechains(ctx)
 	if err != nil {
@@ -84,6 +99,44 @@ func (f *following) Next(ctx context.Context) ([]event.Event, error) {
 		}
 	}
 	return append(evs, f.subagents()...), nil
+}
+
+// continued returns the entries of files in other folders that now continue the
+// conversation: the agent begins one when it is resumed there.
+func (f *following) continued(ctx context.Context) (all []*entry, err error) {
+	if time.Since(f.listed) < relist {
+		return nil, nil
+	}
+	f.listed = time.Now()
+	isKnown := func(id string) bool {
+		return id != "" && slices.ContainsFunc(f.names, func(name string) bool { return f.tails[name].known[id] })
+	}
+	for _, name := range otherFiles(f.root, f.names[0]) {
+		if slices.Contains(f.names, name) {
+			continue
+		}
+		if st, err := f.root.Lstat(name); err != nil || st.Size() == f.passed[name] {
+			continue
+		}
+		delete(f.tails, name)
+		left := f.left
+		entries, err := f.read(ctx, name)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil || !slices.ContainsFunc(entries, func(e *entry) bool {
+			return isKnown(e.UUID) || isKnown(e.ParentUUID) || isKnown(e.LogicalParent)
+		}) {
+			if t := f.tails[name]; t != nil {
+				f.passed[name] = t.at
+			}
+			f.left = left
+			continue
+		}
+		all = append(all, slices.DeleteFunc(entries, func(e *entry) bool { return isKnown(e.UUID) })...)
+		f.names = append(f.names, name)
+	}
+	return all, nil
 }
 
 // append adds entries that were stored since the first Next to the historian.
@@ -236,11 +289,18 @@ func (f *following) readSidechains(ctx context.Context) (map[string][]*entry, er
 
 // A tail is how far a file was read.
 type tail struct {
-	at    int64  // bytes
-	lines int    // lines
-	inode uint64 // of the file
-	call  string // that started the subagent; "" in the main thread
+	at    int64           // bytes
+	lines int             // lines
+	inode uint64          // of the file
+	head  []byte          // the first line of the file, at most compared bytes
+	end   []byte          // what is before at, at most compared bytes
+	known map[string]bool // ids of the entries that were read
+	call  string          // that started the subagent; "" in the main thread
 }
+
+// compared is how many bytes at the beginning, and before the position, tell
+// whether a file is still the one that was read.
+const compared = 1 << 10
 
 var errRewritten = errors.New("claude: the conversation's file was written anew")
 
@@ -260,8 +320,12 @@ func (f *following) read(ctx context.Context, name string) ([]*entry, error) {
 		return nil, notStored(err)
 	}
 	defer file.Close()
-	if st.Size() < t.at || t.inode != 0 && t.inode != agentconn.Inode(st) {
-		return nil, errRewritten
+	again := t.inode != 0 && (t.inode != agentconn.Inode(st) || !hasAt(file, t.end, t.at-int64(len(t.end))))
+	if again {
+		if !hasAt(file, t.head[:min(int64(len(t.head)), st.Size())], 0) {
+			return nil, errRewritten
+		}
+		t.at, t.lines = 0, 0
 	}
 	t.inode = agentconn.Inode(st)
 	end, err := lastLine(file, t.at, st.Size())
@@ -282,7 +346,50 @@ func (f *following) read(ctx context.Context, name string) ([]*entry, error) {
 	}
 	f.left -= max(end-t.at, took)
 	t.at, t.lines = end, t.lines+counted.lines
-	return entries, nil
+	if err := t.remember(file); err != nil {
+		return nil, err
+	}
+	return t.unknown(entries, again), nil
+}
+
+// remember stores the bytes that tell whether the file is the same later.
+func (t *tail) remember(file io.ReaderAt) error {
+	n := min(t.at, compared)
+	t.head, t.end = make([]byte, n), make([]byte, n)
+	_, err := file.ReadAt(t.head, 0)
+	if err == nil {
+		_, err = file.ReadAt(t.end, t.at-n)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return notStored(err)
+	}
+	if i := bytes.IndexByte(t.head, '\n'); i >= 0 {
+		t.head = t.head[:i+1]
+	}
+	return nil
+}
+
+// unknown adds entries to those that were read. If again is set, it returns
+// only those that were not read before.
+func (t *tail) unknown(entries []*entry, again bool) (out []*entry) {
+	if t.known == nil {
+		t.known = make(map[string]bool)
+	}
+	for _, e := range entries {
+		if again && (e.Type == unreadable || e.UUID != "" && t.known[e.UUID]) {
+			continue
+		}
+		t.known[e.UUID] = true
+		out = append(out, e)
+	}
+	return out
+}
+
+// hasAt reports whether a file has these bytes at a position.
+func hasAt(file io.ReaderAt, want []byte, at int64) bool {
+	got := make([]byte, len(want))
+	n, err := file.ReadAt(got, at)
+	return n == len(want) && (err == nil || errors.Is(err, io.EOF)) && bytes.Equal(got, want)
 }
 
 // lastLine returns the end of the last complete line between two positions of a

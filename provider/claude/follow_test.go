@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -191,6 +192,133 @@ func TestFollowingReadsOnlyCompleteLinesOnce(t *testing.T) {
 	}
 	if evs, err := f.Next(t.Context()); err == nil {
 		t.Errorf("a file that was written anew: %d events, no error", len(evs))
+	}
+}
+
+// storedAs returns the line of an entry.
+func storedAs(kind, id, parent, content string) []byte {
+	message := map[string]any{"role": kind, "content": content}
+	if kind == "assistant" {
+		message = map[string]any{"id": "msg_" + id, "role": kind, "model": "m", "content": []any{map[string]string{"type": "text", "text": content}}}
+	}
+	e := map[string]any{"type": kind, "uuid": id, "timestamp": "2026-11-24T03:23:45.134Z", "message": message}
+	if parent != "" {
+		e["parentUuid"] = parent
+	}
+	data, err := json.Marshal(e)
+	if err != nil {
+		panic(err)
+	}
+	return append(data, '\n')
+}
+
+// messagesIn returns the texts of the messages that have ended.
+func messagesIn(evs []event.Event) (out []string) {
+	for _, ev := range evs {
+		if b, ok := ev.Body.(event.ItemDone); ok {
+			if m, ok := b.FinalItem.(event.Message); ok {
+				out = append(out, m.Content)
+			}
+		}
+	}
+	return out
+}
+
+// aFollowed returns a following of the conversation aStored, which has one
+// prompt, with its file.
+func aFollowed(t *testing.T) (f *following, file string, all *[]event.Event) {
+	t.Helper()
+	t.Setenv("CLAUDE_CONFIG_DIR", t.TempDir())
+	file = filepath.Join(os.Getenv("CLAUDE_CONFIG_DIR"), "projects", "-p", aStored+".jsonl")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, storedAs("user", "u1", "", "one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := New().Follow(t.Context(), runnel.Conversation{AgentSessionID: aStored})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(reader.Close)
+	f, all = reader.(*following), new([]event.Event)
+	gains(t, f, all)
+	return f, file, all
+}
+
+func gains(t *testing.T, f *following, all *[]event.Event) {
+	t.Helper()
+	evs, err := f.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	*all = append(*all, evs...)
+}
+
+// The agent removes the beginning of an answer from its file when it replaces
+// that answer.
+func TestFollowingGoesOnWhenTheAgentRemovesAnEntry(t *testing.T) {
+	for name, how := range map[string]struct{ read, renamed bool }{
+		"before the next entries":     {read: true},
+		"together with the next ones": {},
+		"in a new file":               {renamed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, file, all := aFollowed(t)
+			storedLine{path: file, data: storedAs("assistant", "a1", "u1", "removed")}.store(t)
+			gains(t, f, all)
+			kept := storedAs("user", "u1", "", "one")
+			if how.renamed {
+				if err := os.WriteFile(file+".new", kept, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Rename(file+".new", file); err != nil {
+					t.Fatal(err)
+				}
+			} else if err := os.Truncate(file, int64(len(kept))); err != nil {
+				t.Fatal(err)
+			}
+			if how.read {
+				gains(t, f, all)
+			}
+			storedLine{path: file, data: storedAs("assistant", "a2", "u1", strings.Repeat("long ", 1000))}.store(t)
+			gains(t, f, all)
+			storedLine{path: file, data: storedAs("assistant", "a3", "a2", "last")}.store(t)
+			gains(t, f, all)
+			*all = append(*all, f.Finish()...)
+			if d := gocmp.Diff([]string{"one", "removed", strings.Repeat("long ", 1000), "last"}, messagesIn(*all)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// The agent begins another file when the conversation is resumed in another
+// folder, after it has registered its process.
+func TestFollowingFindsTheFileOfAnotherFolder(t *testing.T) {
+	f, file, all := aFollowed(t)
+	other := filepath.Join(filepath.Dir(filepath.Dir(file)), "-q", filepath.Base(file))
+	foreign := filepath.Join(filepath.Dir(filepath.Dir(file)), "-r", filepath.Base(file))
+	for path, data := range map[string][]byte{
+		other:   append(storedAs("user", "u1", "", "one"), storedAs("user", "u2", "u1", "two")...),
+		foreign: storedAs("user", "u9", "u8", "of another project"),
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, add := range []string{"first", "second"} {
+		f.listed = time.Time{} // long ago
+		gains(t, f, all)
+		storedLine{path: other, data: storedAs("assistant", add, "u2", add)}.store(t)
+	}
+	gains(t, f, all)
+	*all = append(*all, f.Finish()...)
+	if d := gocmp.Diff([]string{"one", "two", "first", "second"}, messagesIn(*all)); d != "" {
+		t.Error(d)
 	}
 }
 
