@@ -280,10 +280,17 @@ type Conversation struct {
 	Anywhere       bool              `json:"-"`                    // File may lie outside the agent's folders
 	Trusted        bool              `json:"-"`                    // Options.Trusted, if reading starts the agent
 	Pictures       func(data []byte) `json:"-"`                    // receives the images of prompts before the events that name them, in the goroutine that reads. Default: they are dropped
-	Shown          []string          `json:"-"`                    // for a Follower: the native ids of the items that the caller already has of turns that still run, in their order; they keep their ids
+	Shown          []ShownItem       `json:"-"`                    // for a Follower: the items that the caller already has of turns that still run, in their order; they keep their ids
 	Size           int64             `json:"size,omitzero"`
 	CreatedAt      time.Time         `json:"createdAt,omitzero"`
 	UpdatedAt      time.Time         `json:"updatedAt,omitzero"`
+}
+
+// A ShownItem is an item that a caller of a [Follower] already has. Outputs of
+// calls and the prompts of turns are not among them.
+type ShownItem struct {
+	ID     string
+	Native string // the agent's own id of the item or of its message, from ItemStart.Native; "" if unknown
 }
 
 // A StoredFile identifies one state of a file in which an agent stores a

@@ -65,9 +65,9 @@ type Follower interface {
 type Following interface {
 	// Next returns the events that were stored since the last call. The first
 	// call returns the whole conversation. A turn that still runs has no
-	// terminal event. An event has the id that History gives it. Exception: if
-	// the agent stores an item after others that started later, the item's
-	// number follows theirs.
+	// terminal event. An event has the id that History gives it. Exceptions: if
+	// the agent stores an item after others that started later, or removes one,
+	// the items that were returned keep their ids.
 	Next(ctx context.Context) ([]event.Event, error)
 
 	// Finish returns the events that History adds at the end of the

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -49,14 +50,14 @@ type historyDiff struct {
 // A keptTurn is the state that historyDiff keeps of a turn.
 type keptTurn struct {
 	id       string
-	index    int               // index in historyDiff.logged
-	prompted bool              // it has a message from the user
-	prompt   string            // that message, with each run of white space replaced by one space
-	attached bool              // the message has attachments
-	native   map[string]bool   // native ids of its messages
-	items    []string          // native ids of its items, in the order of their starts
-	lasting  map[string]string // names of items that do not change when the history gains items, by place; see lastingName
-	done     map[string]string // lasting names of completed items, by place: their id without the turn's id as prefix
+	index    int                // index in historyDiff.logged
+	prompted bool               // it has a message from the user
+	prompt   string             // that message, with each run of white space replaced by one space
+	attached bool               // the message has attachments
+	native   map[string]bool    // native ids of its messages
+	items    []runnel.ShownItem // in the order of their starts
+	lasting  map[string]string  // names of items that do not change when the history gains items, by place; see lastingName
+	done     map[string]string  // lasting names of completed items, by place: their id without the turn's id as prefix
 	ended    bool
 	cut      bool // it was closed because its source ended before the turn did
 }
@@ -78,9 +79,11 @@ func (t *keptTurn) note(ev event.Event) {
 		if id := b.Native["messageId"]; id != "" {
 			t.native[id] = true
 		}
+		place := strings.TrimPrefix(b.ItemID, t.id)
+		if b.ItemType != event.TypeFunctionCallOutput && place != ":0:0" {
+			t.items = append(t.items, runnel.ShownItem{ID: b.ItemID, Native: cmp.Or(b.Native["itemId"], b.Native["messageId"])})
+		}
 		if id := b.Native["itemId"]; id != "" {
-			place := strings.TrimPrefix(b.ItemID, t.id)
-			t.items = append(t.items, id)
 			t.lasting[place] = id + place[strings.LastIndexByte(place, ':'):]
 		}
 	case event.ItemDone:
@@ -134,15 +137,15 @@ func (n *historyDiff) logHas(ev event.Event) {
 	t.note(ev)
 }
 
-// shown returns the native ids of the items of turns that the log leaves open,
-// in the order of their starts.
-func (n *historyDiff) shown() (ids []string) {
+// shown returns the items of turns that the log leaves open, in the order of
+// their starts.
+func (n *historyDiff) shown() (items []runnel.ShownItem) {
 	for _, t := range n.logged {
 		if !t.ended {
-			ids = append(ids, t.items...)
+			items = append(items, t.items...)
 		}
 	}
-	return ids
+	return items
 }
 
 // factKey returns a key that is equal for events with equal bodies.

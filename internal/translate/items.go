@@ -1,9 +1,11 @@
 package translate
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/text"
 )
@@ -13,6 +15,7 @@ import (
 // the order in which they first occur. The blocks of each are numbered from 0.
 type Numbering struct {
 	prefix   string
+	last     int            // the last number that was assigned
 	ordinals map[string]int // by native message or call
 	blocks   map[string]int // by native message or call: index of the next block
 }
@@ -37,9 +40,30 @@ func Prefix(turn, parent string) string {
 // ID returns the id of a block of a native message or call.
 func (n *Numbering) ID(native string, block int) string {
 	if n.ordinals[native] == 0 {
-		n.ordinals[native] = len(n.ordinals) + 1
+		n.last++
+		n.ordinals[native] = n.last
 	}
 	return ItemID(n.prefix, n.ordinals[native], block)
+}
+
+// Keep assigns numbers that items already have. It assigns none if the native
+// message of an item is unknown, because that item would get another number.
+func (n *Numbering) Keep(items []runnel.ShownItem) {
+	kept, last := make(map[string]int), 0
+	for _, it := range items {
+		place, ours := strings.CutPrefix(it.ID, n.prefix)
+		number, _, _ := strings.Cut(place, ":")
+		ordinal, err := strconv.Atoi(number)
+		if !ours || err != nil { // of another turn or of a subagent
+			continue
+		}
+		if it.Native == "" {
+			return
+		}
+		kept[it.Native], last = ordinal, max(last, ordinal)
+	}
+	maps.Copy(n.ordinals, kept)
+	n.last = max(n.last, last)
 }
 
 // Next returns the id of the next block of a native message or call.

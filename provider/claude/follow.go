@@ -84,6 +84,7 @@ func (f *following) Next(ctx context.Context) ([]event.Event, error) {
 		main = chain(joined(files))
 		c := conversation{main: main}
 		f.h = newHistorian(c.session(f.ref), main, sides)
+		f.h.t.session.shown = f.ref.Shown
 	} else {
 		f.append(main, sides)
 	}

@@ -255,6 +255,35 @@ func gains(t *testing.T, f *following, all *[]event.Event) {
 	*all = append(*all, evs...)
 }
 
+// After a restart of the server, the log has an answer that the agent has removed
+// or left for another branch. The answers after it keep their ids.
+func TestFollowingKeepsTheIDsOfShownItems(t *testing.T) {
+	f, file, all := aFollowed(t)
+	turn := (*all)[len(*all)-1].Turn
+	storedLine{path: file, data: slices.Concat(storedAs("assistant", "a2", "u1", "stays"), storedAs("assistant", "a3", "a2", "new"))}.store(t)
+	f.Close()
+	reader, err := New().Follow(t.Context(), runnel.Conversation{AgentSessionID: aStored, Shown: []runnel.ShownItem{
+		{ID: turn + ":1:0", Native: "msg_a1"}, {ID: turn + ":2:0", Native: "msg_a2"}, {ID: turn + ":toolu_x/1:0", Native: "msg_b1"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	evs, err := reader.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]string)
+	for _, ev := range evs {
+		if b, ok := ev.Body.(event.ItemDone); ok {
+			got[b.FinalItem.(event.Message).Content] = strings.TrimPrefix(b.ItemID, turn)
+		}
+	}
+	if d := gocmp.Diff(map[string]string{"one": ":0:0", "stays": ":2:0", "new": ":3:0"}, got); d != "" {
+		t.Error(d)
+	}
+}
+
 // The agent removes the beginning of an answer from its file when it replaces
 // that answer.
 func TestFollowingGoesOnWhenTheAgentRemovesAnEntry(t *testing.T) {

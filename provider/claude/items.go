@@ -48,6 +48,7 @@ func (tn *turn) thread(parent string) *thread {
 			turn: tn, parent: parent, ids: translate.NewNumbering(tn.id, translate.Key(providerID, parent)),
 			next: make(map[string]int), open: make(map[int]*streamed), nonItems: make(map[int]bool), known: make(map[int]bool), missing: make(map[int]bool),
 		}
+		th.ids.Keep(tn.session.shown)
 		tn.threads[parent] = th
 	}
 	return th

@@ -22,6 +22,7 @@ type session struct {
 	cost            float64                  // total_cost_usd of the last result
 	commands        map[string]bool          // names of the slash commands that the agent offers
 	files           map[event.AgentFile]bool // the agent's files that were reported
+	shown           []runnel.ShownItem       // of a following: items that have their ids already
 }
 
 func newSession() *session {

@@ -45,7 +45,7 @@ type following struct {
 	over    map[string]bool           // native ids of turns that ended and were returned
 	emitted map[string]map[string]int // events of other turns that were returned, by native id
 	places  map[string]*places        // of the items of these turns, by native id
-	shown   []string                  // see runnel.Conversation
+	shown   []runnel.ShownItem        // see runnel.Conversation
 	ending  []event.Event             // end of the last turn, if its process stores nothing more
 }
 

@@ -1,18 +1,24 @@
 package codex
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/runnel-dev/runnel"
+)
 
 // places keeps the order in which the items of a turn that still runs were
 // returned. Codex (0.169.0) stores an item when it ends. An item may therefore
 // appear after items that started later, whose numbers are in use by then. It
 // gets a place after them, so it has another number than in [Provider.History].
 type places struct {
-	shown  []string         // native ids of items that have their places already, in order
-	starts map[string]int64 // by [threadItem.key], in unix milliseconds
-	last   int64            // the last start or end of an item that was returned
+	shown  []runnel.ShownItem // items that have their places already, in order
+	starts map[string]int64   // by [threadItem.key], in unix milliseconds
+	last   int64              // the last start or end of an item that was returned
 }
 
-func newPlaces(shown []string) *places { return &places{shown: shown, starts: make(map[string]int64)} }
+func newPlaces(shown []runnel.ShownItem) *places {
+	return &places{shown: shown, starts: make(map[string]int64)}
+}
 
 // keep sets the starts of the items of one turn.
 func (p *places) keep(all []threadItem) {
@@ -32,8 +38,8 @@ func (p *places) keep(all []threadItem) {
 
 // recall puts the items that were shown before into their order.
 func (p *places) recall(all []threadItem) {
-	for _, id := range p.shown {
-		i := slices.IndexFunc(all, func(s threadItem) bool { return clip(s.item.ID, maxNative) == id })
+	for _, had := range p.shown {
+		i := slices.IndexFunc(all, func(s threadItem) bool { return clip(s.item.ID, maxNative) == had.Native })
 		if i < 0 {
 			continue
 		}
