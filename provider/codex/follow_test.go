@@ -29,7 +29,9 @@ func TestFollowedItemsKeepTheirIDs(t *testing.T) {
 	var evs []event.Event
 	shows := func(output string) {
 		t.Helper()
-		for deadline := time.Now().Add(waitTimeout); ; time.Sleep(50 * time.Millisecond) {
+		tick := time.NewTicker(50 * time.Millisecond) // the follower is polled
+		defer tick.Stop()
+		for deadline := time.Now().Add(waitTimeout); ; <-tick.C {
 			if time.Now().After(deadline) {
 				t.Fatalf("%q is not shown\n%s", output, dump(evs))
 			}
