@@ -68,7 +68,7 @@ func (h *handshake) run(next func() ([]byte, error)) error {
 			return err
 		}
 	}
-	return h.canTitle()
+	return h.title()
 }
 
 // call sends a request and waits for its answer. If id is zero, call uses a new

@@ -117,6 +117,9 @@ func (s *session) opened(out translate.TurnEmitter, r request, m jsonrpc.Message
 
 func (s *session) setTitle(out translate.TurnEmitter, native string) {
 	title := text.OneLine(runnel.TitleOf(native), maxTitle)
+	if s.q.startup.titles && title == untitled {
+		return
+	}
 	if title != "" && title != s.title {
 		s.title = title
 		out.Emit(event.SessionUpdated{Title: title})

@@ -2,43 +2,26 @@ package acp
 
 import (
 	"bytes"
-	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 )
 
-// The agent stores a conversation once it has a title. One without a prompt,
-// such as that of an agent that was started early, stores nothing.
-func TestConversationWithoutPromptIsNotStored(t *testing.T) {
-	eachOf(t, []string{"codex-acp"}, func(t *testing.T, r *rig) {
-		r.Open()
-		r.Close()
-		if files, err := filepath.Glob(filepath.Join(r.Home.Codex, "sessions", "*", "*", "*", "*")); err != nil || len(files) > 0 {
-			t.Errorf("%q, %v", files, err)
-		}
-	})
-}
-
-// If the agent rejects the title, the turn is cancelled, and the next prompt
-// sets the title again.
-func TestTurnWithoutTitleIsCancelled(t *testing.T) {
+// If the agent rejects the title, as it may while a turn starts, the turn goes
+// on, and the next prompt sets the title again.
+func TestRejectedTitleIsSetAgain(t *testing.T) {
 	tr := newTranslator(known(t, "codex-acp"))
-	title := in(`{"jsonrpc":"2.0","id":7,"method":"session/set_title","params":{"sessionId":"s1","title":"Go"}}`)
-	feed(tr, withBegun(title)...)
+	feed(tr, withBegun(in(`{"jsonrpc":"2.0","id":7,"method":"session/set_title","params":{"sessionId":"s1","title":"Go"}}`))...)
 	if tr.session.untitled {
 		t.Error("the conversation counts as untitled after its title was set")
 	}
 	evs, replies := feed(tr, out(`{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"disk full"}}`))
-	if len(replies) != 1 || !strings.Contains(replies[0], methodCancel) {
-		t.Errorf("replies: %q", replies)
+	if len(replies) != 0 || len(bodies[event.Notice](evs)) != 0 {
+		t.Errorf("replies %q, events %v", replies, evs)
 	}
-	if n := bodies[event.Notice](evs); len(n) != 1 || n[0].Code != "TITLE_REJECTED" {
-		t.Errorf("notices: %+v", n)
-	}
-	feed(tr, out(`{"jsonrpc":"2.0","id":"prompt:`+testTurn+`","result":{"stopReason":"cancelled"}}`))
+	feed(tr, out(`{"jsonrpc":"2.0","id":"prompt:`+testTurn+`","result":{"stopReason":"end_turn"}}`))
 	saved, ok := tr.Checkpoint()
 	again := newTranslator(known(t, "codex-acp"))
 	if err := again.Restore(saved); !ok || err != nil || !again.session.untitled {
@@ -74,14 +57,18 @@ func TestNoThreadOfItsOwnMakesTheTitle(t *testing.T) {
 				t.Errorf("the agent asks for a title: %.200s … %s", q.Body, q.Body[max(len(q.Body)-900, 0):])
 			}
 		}
-		var titles []string
+		prompts := []string{"Rename the file", "Thanks", "Once more", "Thanks again"} // the agent may reject a title while a turn starts
+		shown := 0
 		for _, b := range bodies[event.SessionUpdated](evs) {
-			if b.Title != "" {
-				titles = append(titles, b.Title)
+			if b.Title == "" {
+				continue
+			}
+			if shown++; !slices.Contains(prompts, b.Title) {
+				t.Errorf("the title is %q", b.Title)
 			}
 		}
-		if got := strings.Join(titles, "; "); got != "Rename the file" && got != "Rename the file; Once more" {
-			t.Errorf("titles: %q", titles)
+		if shown == 0 {
+			t.Error("no title")
 		}
 	})
 }

@@ -101,7 +101,7 @@ func (t *translator) sentRequest(m jsonrpc.Message) {
 	if m.Method == methodLoad || m.Method == methodResume {
 		t.session.id = r.Session
 	}
-	if m.Method == methodTitle && r.Value != "" {
+	if m.Method == methodTitle && r.Value != untitled {
 		t.session.untitled = false
 	}
 	if replays {
