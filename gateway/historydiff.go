@@ -55,7 +55,7 @@ type keptTurn struct {
 	prompt   string             // that message, with each run of white space replaced by one space
 	attached bool               // the message has attachments
 	native   map[string]bool    // native ids of its messages
-	items    []runnel.ShownItem // in the order of their starts
+	items    []runnel.ShownItem // in the order of their starts; nil once the turn has ended
 	lasting  map[string]string  // names of items that do not change when the history gains items, by place; see lastingName
 	done     map[string]string  // lasting names of completed items, by place: their id without the turn's id as prefix
 	ended    bool
@@ -94,7 +94,9 @@ func (t *keptTurn) note(ev event.Event) {
 			t.prompt = strings.Join(strings.Fields(m.Content), " ")
 		}
 	}
-	t.ended = t.ended || event.Ends(ev.Body)
+	if event.Ends(ev.Body) {
+		t.ended, t.items = true, nil
+	}
 	t.cut = t.cut || runnel.IsCutShort(ev.Body)
 }
 

@@ -115,8 +115,8 @@ func (s *Server) Unprompted(phrase string, steps ...Step) {
 	s.own = append(s.own, ownRequest{phrase, Scenario{Steps: steps}})
 }
 
-// ownStep returns the step of [Server.Unprompted] that answers a request. Messages of
-// the assistant count from the last text of the user on.
+// ownStep returns the step of [Server.Unprompted] that answers a request. Each answer
+// of the model after the last text of the user has used one step.
 func (s *Server) ownStep(q query, body []byte) (choice, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

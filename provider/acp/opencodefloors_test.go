@@ -11,7 +11,7 @@ import (
 )
 
 // floorsOf returns what Runnel adds for opencode, with these files below the home
-// directory. project is the folder of the session.
+// directory, where "project" is the folder of the session.
 func floorsOf(t *testing.T, files map[string]string, mode runnel.PermissionMode, env ...string) (content string, err error) {
 	t.Helper()
 	home := t.TempDir()

@@ -96,8 +96,8 @@ func markdownAgent(name string, text []byte) (string, permissions) {
 	return name, agentPermissions(raw)
 }
 
-// colons matches a line whose value has a colon, which opencode takes for a text if
-// the YAML is invalid otherwise.
+// colons matches a line of YAML with a colon in its value. If the YAML is invalid,
+// opencode reads such values as texts and tries again.
 var colons = regexp.MustCompile(`(?m)^([a-zA-Z_][a-zA-Z0-9_]*)\s*:[ \t]*([^"'\s].*:.*)$`)
 
 // fromYAML returns YAML as JSON; nil if it cannot be read.

@@ -102,8 +102,9 @@ func (r *rig) asksAbout(mode string, marks agentrig.Marks, want map[string]int) 
 	}
 }
 
-// What the user allows in opencode does not replace what Runnel asks about.
-func TestOwnPermissionsOfOpencodeDoNotReplaceThoseOfRunnel(t *testing.T) {
+// eachOwnAllowing runs a test for each form of settings in which the user allows
+// what Runnel asks about. starts opens a session in a mode and waits for its MCP server.
+func eachOwnAllowing(t *testing.T, test func(t *testing.T, r *rig, marks agentrig.Marks, starts func(mode runnel.PermissionMode))) {
 	t.Parallel()
 	for name, files := range ownAllowing {
 		t.Run(name, func(t *testing.T) {
@@ -111,40 +112,39 @@ func TestOwnPermissionsOfOpencodeDoNotReplaceThoseOfRunnel(t *testing.T) {
 			r := newRig(t, "opencode")
 			r.ownSettings(files)
 			marks := r.MarkedMCP()
-			r.Opt.PermissionMode = runnel.ModeDefault
-			r.Open()
-			r.Play(said)
-			r.FinishTurn("")
-			agentrig.Await(t, marks.Listed)
-			r.asksAbout("default", marks, map[string]int{"bash": 1, "write": 1, "t_add": 1})
-			if err := r.Conn.(runnel.ModeSetter).SetPermissionMode(t.Context(), runnel.ModePlan); err != nil {
-				t.Fatal(err)
-			}
-			r.asksAbout("plan", marks, map[string]int{"bash": 1, "t_add": 1})
+			test(t, r, marks, func(mode runnel.PermissionMode) {
+				r.Opt.PermissionMode = mode
+				r.Open()
+				r.Play(said)
+				r.FinishTurn("")
+				agentrig.Await(t, marks.Listed)
+			})
 		})
 	}
 }
 
+// What the user allows in opencode does not replace what Runnel asks about.
+func TestOwnPermissionsOfOpencodeDoNotReplaceThoseOfRunnel(t *testing.T) {
+	eachOwnAllowing(t, func(t *testing.T, r *rig, marks agentrig.Marks, starts func(runnel.PermissionMode)) {
+		starts(runnel.ModeDefault)
+		r.asksAbout("default", marks, map[string]int{"bash": 1, "write": 1, "t_add": 1})
+		if err := r.Conn.(runnel.ModeSetter).SetPermissionMode(t.Context(), runnel.ModePlan); err != nil {
+			t.Fatal(err)
+		}
+		r.asksAbout("plan", marks, map[string]int{"bash": 1, "t_add": 1})
+	})
+}
+
 func TestOwnPermissionsOfOpencodeApplyInNoModeThatDenies(t *testing.T) {
-	t.Parallel()
-	for name, files := range ownAllowing {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, "opencode")
-			r.ownSettings(files)
-			marks := r.MarkedMCP()
-			r.Opt.PermissionMode, r.Opt.Delegation = runnel.ModeDontAsk, runnel.DelegateNever
-			r.Open()
-			r.Play(said)
-			r.FinishTurn("")
-			agentrig.Await(t, marks.Listed)
-			r.asksAbout("dontAsk", marks, nil)
-			r.Close()
-			r.Opt.PermissionMode, r.Opt.AllowBypass, r.Opt.ServerDisallowedTools = runnel.ModeBypass, true, []string{"bash", "write", "t_add"}
-			r.Open()
-			r.asksAbout("disallowed", marks, nil)
-		})
-	}
+	eachOwnAllowing(t, func(_ *testing.T, r *rig, marks agentrig.Marks, starts func(runnel.PermissionMode)) {
+		r.Opt.Delegation = runnel.DelegateNever
+		starts(runnel.ModeDontAsk)
+		r.asksAbout("dontAsk", marks, nil)
+		r.Close()
+		r.Opt.PermissionMode, r.Opt.AllowBypass, r.Opt.ServerDisallowedTools = runnel.ModeBypass, true, []string{"bash", "write", "t_add"}
+		r.Open()
+		r.asksAbout("disallowed", marks, nil)
+	})
 }
 
 // What the user denies in opencode stays denied, and exceptions are asked about.

@@ -62,7 +62,7 @@ func (c *conn) nameAfter(in runnel.Input) error {
 	})
 }
 
-// titleAnswered processes the answer to a title.
+// titleAnswered makes the next prompt set the title again if the agent rejected it.
 func (t *translator) titleAnswered(r request, m jsonrpc.Message) {
 	if m.Error != nil && r.Value != untitled {
 		t.session.untitled = true
