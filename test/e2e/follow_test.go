@@ -54,7 +54,12 @@ func (term terminal) start(s *server, agent realagents.Binary, id, text string) 
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() })
+	s.t.Cleanup(func() {
+		if cmd.ProcessState == nil { // afterwards another program may have its id
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			_ = cmd.Wait()
+		}
+	})
 	return cmd
 }
 

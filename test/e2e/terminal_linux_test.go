@@ -71,8 +71,10 @@ func openScreen(t *testing.T, cmd *exec.Cmd) *ptyScreen {
 
 // kill ends the program as a closed terminal window does at the latest.
 func (s *ptyScreen) kill() {
-	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
-	_ = s.cmd.Wait()
+	if s.cmd.ProcessState == nil { // afterwards another program may have its id
+		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
+		_ = s.cmd.Wait()
+	}
 }
 
 // read records the program's output and answers its queries to the terminal.

@@ -227,7 +227,7 @@ func TestAgentsAreLimitedPerCredentialAndInAll(t *testing.T) {
 			SessionID string `json:"sessionId"`
 		}
 		code, _ = s.Call("POST", "/api/session/create", object{"cliType": "claude", "projectDir": w.project}, &made)
-		w.sessions = append(w.sessions, made.SessionID)
+		w.knows(made.SessionID)
 		return made.SessionID, code, made.apiError
 	}
 	mine, other := w.Server, w.mint("other")

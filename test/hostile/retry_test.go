@@ -176,7 +176,7 @@ func TestRetryAfterKillMakesOneSession(t *testing.T) {
 		if len(list.Sessions) != n+1 || !strings.Contains(answer, list.Sessions[0].SessionID) {
 			t.Fatalf("round %d: the answer is %s, the sessions are %+v", n, answer, list.Sessions)
 		}
-		w.sessions = append(w.sessions, list.Sessions[0].SessionID)
+		w.knows(list.Sessions[0].SessionID)
 	}
 }
 

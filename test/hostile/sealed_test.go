@@ -28,7 +28,7 @@ func TestSecretsOfSessionsAreEncrypted(t *testing.T) {
 	if code, _ := w.Call("POST", "/api/session/create", body, &made); code != http.StatusCreated {
 		t.Fatalf("create: %d %+v", code, made.Error)
 	}
-	w.sessions = append(w.sessions, made.SessionID)
+	w.knows(made.SessionID)
 	c := w.Follow(made.SessionID)
 	c.End(c.Send(plan{Deltas: 1}.prompt()))
 	given := func() bool {

@@ -59,7 +59,7 @@ func TestAnswerReachesTheQuestionThatWasShown(t *testing.T) {
 			if code, _ := w.Call("POST", "/api/session/create", object{"cliType": "codex", "projectDir": w.project}, &made); code != http.StatusCreated {
 				t.Fatalf("create: %d", code)
 			}
-			w.sessions = append(w.sessions, made.SessionID)
+			w.knows(made.SessionID)
 			c := w.Watch(made.SessionID)
 			defer c.Leave()
 			turn := c.Send("go")

@@ -381,8 +381,17 @@ func (w *world) create() string {
 	if code, ok := w.Call("POST", "/api/session/create", object{"cliType": "claude", "projectDir": w.project}, &made); !ok || code != http.StatusCreated {
 		w.t.Fatalf("create: %d %+v", code, made.Error)
 	}
-	w.sessions = append(w.sessions, made.SessionID)
+	w.knows(made.SessionID)
 	return made.SessionID
+}
+
+// knows makes a session one of the world, so that its processes end with the
+// world. A refused session has no id, and nor have the supervisors of programs
+// that use the library.
+func (w *world) knows(session string) {
+	if session != "" {
+		w.sessions = append(w.sessions, session)
+	}
 }
 
 // rss returns the resident memory of a process and its proportional share (RSS
