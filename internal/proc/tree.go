@@ -241,15 +241,29 @@ func (t *tree) sweep() (left int) {
 			return 0
 		}
 		t.fence.kill()
+		endGroups(living, t.root.pid)
 		for _, m := range living {
 			kill(m.entry)
-			if m.linked && m.pgid > 1 && m.pgid != t.root.pid { // a group is within one session
-				endGroup(m.pgid)
-			}
 		}
 		if sees && time.Now().After(deadline) {
 			return len(living)
 		}
 		time.Sleep(pause)
+	}
+}
+
+// endGroups kills the process groups of members, except that of the process
+// root. A group is within one session. Each group has a member at that moment,
+// so its id belongs to no other one.
+func endGroups(members []member, root int) {
+	ended := map[int]bool{1: true, root: true}
+	for _, m := range members {
+		if !m.linked || m.pgid < 1 || ended[m.pgid] {
+			continue
+		}
+		if now, ok := process(m.pid); ok && now.identity == m.identity && now.pgid == m.pgid {
+			ended[m.pgid] = true
+			endGroup(m.pgid)
+		}
 	}
 }
