@@ -3,6 +3,7 @@ package codex
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -28,17 +31,21 @@ const maxLocks = 4096
 // skipped a lock that was held all the time.
 const lockReads = 5
 
-// lockOwners returns the processes that hold locks on files, by the inode of
-// the file. /proc/locks has the process id of each lock's owner. A lock that was
-// released meanwhile may be included.
-func lockOwners() (map[string]int, error) {
+// lockOwners returns the processes that hold locks on files of the file system
+// that dir is in, by the inode of the file. /proc/locks has the process id of
+// each lock's owner. A lock that was released meanwhile may be included.
+func lockOwners(dir string) (map[string]int, error) {
+	device, err := deviceOf(dir)
+	if err != nil {
+		return nil, err
+	}
 	owners := make(map[string]int)
 	for range lockReads {
 		locks, pages, err := readLocks()
 		if err != nil {
 			return nil, err
 		}
-		addLockOwners(owners, locks)
+		addLockOwners(owners, locks, device)
 		if pages <= 1 {
 			break // nothing can be missing
 		}
@@ -70,7 +77,28 @@ func readLocks() (locks string, pages int, err error) {
 	}
 }
 
-func addLockOwners(owners map[string]int, locks string) {
+// deviceOf returns the device of the file system that dir is in, as /proc/locks
+// has it. Btrfs reports another one for its files, so the mount is looked up.
+func deviceOf(dir string) (string, error) {
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_MNT_ID, &st); err != nil {
+		return "", err
+	}
+	major, minor := st.Dev_major, st.Dev_minor
+	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err == nil && st.Mask&unix.STATX_MNT_ID != 0 {
+		id := strconv.FormatUint(st.Mnt_id, 10)
+		for line := range strings.Lines(string(mounts)) {
+			// A line begins with the mount, its parent and the device: 28 1 254:0
+			if f := strings.Fields(line); len(f) > 2 && f[0] == id {
+				_, _ = fmt.Sscanf(f[2], "%d:%d", &major, &minor)
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%02x:%02x", major, minor), nil
+}
+
+func addLockOwners(owners map[string]int, locks, device string) {
 	for line := range strings.Lines(locks) {
 		// A line has this form:
 		//
@@ -79,8 +107,9 @@ func addLockOwners(owners map[string]int, locks string) {
 		if len(f) < 6 || f[1] != "FLOCK" || f[3] != "WRITE" {
 			continue
 		}
-		if pid, err := strconv.Atoi(f[4]); err == nil && pid > 0 {
-			owners[f[5][strings.LastIndexByte(f[5], ':')+1:]] = pid
+		inode, ok := strings.CutPrefix(f[5], device+":")
+		if pid, err := strconv.Atoi(f[4]); ok && err == nil && pid > 0 {
+			owners[inode] = pid
 		}
 	}
 }
@@ -104,7 +133,7 @@ func ownerOf(home, thread string, owners map[string]int) int {
 // writer describes the process that has a conversation open, for an error.
 func writer(home, thread string) string {
 	const unknown = "another Codex on this machine"
-	owners, err := lockOwners()
+	owners, err := lockOwners(lockFolder(home))
 	if err != nil {
 		return unknown
 	}
@@ -122,7 +151,7 @@ func (p *Provider) Writers(ctx context.Context) (list []runnel.Writer, known boo
 		return nil, false
 	}
 	defer root.Close()
-	owners, err := lockOwners()
+	owners, err := lockOwners(lockFolder(home))
 	if err != nil {
 		return nil, false
 	}
@@ -149,8 +178,9 @@ func (p *Provider) StopWriter(ctx context.Context, w runnel.Writer) error {
 	ctx, stop := context.WithTimeout(ctx, stopTime)
 	defer stop()
 	err := agentconn.StopWriter(ctx, w.PID, func() bool {
-		owners, err := lockOwners()
-		return err == nil && ownerOf(homeOf(p.program), w.AgentSessionID, owners) == w.PID
+		home := homeOf(p.program)
+		owners, err := lockOwners(lockFolder(home))
+		return err == nil && ownerOf(home, w.AgentSessionID, owners) == w.PID
 	})
 	if err != nil {
 		return runnel.Fail(runnel.ConversationInUse, "Codex, process "+strconv.Itoa(w.PID)+", did not leave the conversation. Close it there, or fork the session.", err)

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // The kernel writes /proc/locks in pages, and may skip a lock between two pages
@@ -52,7 +54,7 @@ func TestHeldLockIsFoundWhileOthersChange(t *testing.T) {
 	}
 	missed := 0
 	for range 300 {
-		owners, err := lockOwners()
+		owners, err := lockOwners(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,5 +66,53 @@ func TestHeldLockIsFoundWhileOthersChange(t *testing.T) {
 	all.Wait()
 	if missed > 0 {
 		t.Errorf("missed in %d of 300 searches", missed)
+	}
+}
+
+// A file of another file system may have the inode of a lock. The process that
+// holds a lock on that file does not write the conversation, and is not asked
+// to exit.
+func TestLockOnOtherFileSystemIsNoWriter(t *testing.T) {
+	const thread = "01234567-89ab-cdef-0123-456789abcdef"
+	var homes, locks []string
+	for range 2 { // on new file systems of one kind, the same files have the same inodes
+		home := t.TempDir()
+		if err := unix.Mount("tmpfs", home, "tmpfs", 0, "size=1m,mode=0700"); err != nil {
+			t.Skipf("two equal file systems need the right to mount one: %v", err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(home, 0); err != nil {
+				t.Error(err)
+			}
+		})
+		lock := filepath.Join(lockFolder(home), thread+".lock")
+		if err := os.Mkdir(lockFolder(home), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(lock, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		homes, locks = append(homes, home), append(locks, lock)
+	}
+	owner := func() int {
+		t.Helper()
+		owners, err := lockOwners(lockFolder(homes[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ownerOf(homes[0], thread, owners)
+	}
+	for i, want := range []int{os.Getpid(), 0} {
+		f, err := os.Open(locks[i])
+		if err == nil {
+			err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := owner(); got != want {
+			t.Errorf("with a lock on file system %d, the owner is process %d, want %d", i, got, want)
+		}
+		f.Close()
 	}
 }
