@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -65,7 +66,7 @@ func opencodeFloors(env []string, opt runnel.Options) ([]string, error) {
 		return nil, runnel.Fail(runnel.SessionCreateFailed, "Runnel cannot read all of "+text.OneLine(own.unread, 500)+", which can have permissions of opencode, because it is too large. Make it smaller.")
 	}
 	if opt.PermissionMode == runnel.ModeAcceptEdits {
-		floors = strictest(floors, permissions{{tools: "edit", rules: own.editsOutside()}})
+		floors = strictest(floors, permissions{{tools: "edit", rules: own.askedEdits()}})
 	}
 	floors = strict(floors)
 	ofAll := given.merge(behind(floors, own.ofAll())).json()
@@ -96,13 +97,33 @@ func opencodeFloors(env []string, opt runnel.Options) ([]string, error) {
 	return agentconn.SetVariable(agentconn.SetVariable(env, name, string(ofAll)), opencodeContent, string(all)), nil
 }
 
-// editsOutside returns rules that ask before edits outside of the repository. opencode
-// does not ask for itself where it found skills of the user, which may have programs.
-// The text is the path of the file from the root of the repository, or from the root of
-// the file system if there is none (1.18.33).
-func (o *opencodeOwn) editsOutside() []permissionRule {
+// askedEdits returns rules that ask before edits outside of the repository and of what
+// runsLater names. opencode does not ask for itself where it found skills of the user,
+// which may have programs. The text is the path of the file from the root of the
+// repository, or from the root of the file system if there is none (1.18.33). An
+// asterisk stands for any characters, also for none and for slashes.
+func (o *opencodeOwn) askedEdits() []permissionRule {
 	fromRoot := func(dir string) string { return strings.TrimPrefix(filepath.ToSlash(dir), "/") }
-	return []permissionRule{{"../*", actionAsk}, {fromRoot(o.home) + "/.*", actionAsk}, {fromRoot(o.config) + "/*", actionAsk}}
+	rules := []permissionRule{{"../*", actionAsk}, {fromRoot(o.home) + "/.*", actionAsk}, {fromRoot(o.config) + "/*", actionAsk}}
+	for _, name := range runsLater {
+		name = anyCaseOfOpencode(name)
+		rules = append(rules, permissionRule{"*" + name, actionAsk}, permissionRule{"*" + name + "/*", actionAsk})
+	}
+	return rules
+}
+
+// anyCaseOfOpencode returns a pattern that matches name. Where file systems ignore the
+// case, it matches any case, and other names of the same length.
+func anyCaseOfOpencode(name string) string {
+	if runtime.GOOS != "darwin" { // on Windows, the case does not count for opencode itself
+		return name
+	}
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' {
+			return '?'
+		}
+		return r
+	}, name)
 }
 
 // strict returns the rules that ask or deny.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -114,13 +115,28 @@ func TestAcceptedEditsOfOpencodeAreThoseOfTheRepository(t *testing.T) {
 		r.put(skill, "---\nname: mine\ndescription: Mine\n---\nText.\n")
 		r.Opt.PermissionMode = runnel.ModeAcceptEdits
 		r.Open()
-		for path, want := range map[string]int{skill: 1, r.File("made"): 0} {
-			r.Play(calls(r.words().Write(path, "written\n")), said)
-			if evs, asked := r.DenyAll(); asked != want {
-				t.Errorf("%s: %d questions, want %d\n%s", path, asked, want, dump(evs))
-			}
+		for path, want := range map[string]int{skill: 1, r.File("made"): 0, r.File("made/../.git/hooks/pre-commit"): 1, r.File("sub/.opencode/plugin/made.js"): 1} {
+			r.asks(want, r.words().Write(path, "written\n"))
 		}
 		r.Close()
+	}
+}
+
+// Accepted edits are none of files from which programs run code.
+func TestAcceptedEditsOfOpencodeRunNothingLater(t *testing.T) {
+	rules := (&opencodeOwn{home: "/home/u", config: "/home/u/.config/opencode"}).askedEdits()
+	for want, paths := range map[bool][]string{
+		true: {
+			".git/made", ".git/hooks/pre-commit", "sub/.git", "sub/.git/config", ".opencode/plugin/made.js", "home/u/project/.opencode/agent/made.md", "opencode.json", ".opencode/opencode.jsonc",
+			".mcp.json", ".runnel/config.yaml", ".claude/settings.json", ".qwen/settings.json", ".vscode/tasks.json", ".github/hooks/made.json", ".env", ".husky/pre-commit",
+		},
+		false: {"made", "sub/made", ".gitignore", ".github/workflows/made.yml", "src/git/made", "opencode.md", "home/u/project/.config/made"},
+	} {
+		for _, path := range paths {
+			if asks := slices.ContainsFunc(rules, func(r permissionRule) bool { return matches(path, r.pattern) }); asks != want {
+				t.Errorf("%s: asked about %t, want %t", path, asks, want)
+			}
+		}
 	}
 }
 

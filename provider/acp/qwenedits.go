@@ -12,17 +12,6 @@ import (
 // starts subagents. So Runnel does not use this mode for accepted edits: Qwen Code
 // then runs in its mode default, with rules that allow edits in the folder.
 
-// runsLater lists patterns of files and folders from which programs run code or take
-// settings. Edits of them are asked about even with accepted edits. Worktrees of Qwen
-// Code are in .qwen/worktrees.
-var runsLater = []string{
-	".git", ".gitmodules", ".gitconfig", ".qwen/!(worktrees)",
-	".agents", ".claude", ".codex", ".copilot", ".gemini", ".opencode", ".runnel", ".mcp.json", "opencode.json", "opencode.jsonc",
-	".github/agents", ".github/copilot", ".github/extensions", ".github/hooks", ".github/lsp.json", ".github/mcp.json",
-	".husky", ".idea", ".vscode", ".env", ".envrc", ".npmrc", ".ripgreprc",
-	".bash_login", ".bash_profile", ".bashrc", ".profile", ".zlogin", ".zprofile", ".zshenv", ".zshrc",
-}
-
 // qwenAcceptEdits returns env, changed so that Qwen Code asks about no edit in dir,
 // except of what runsLater names. A rule that allows compares paths by their text.
 // A rule that asks comes first and also follows links, so it covers what a link in
@@ -53,6 +42,9 @@ func editRules(dir string) (allow, ask []string) {
 	}
 	names := make([]string, len(runsLater))
 	for i, name := range runsLater {
+		if name == ".qwen" {
+			name += "/!(worktrees)" // worktrees of Qwen Code are in .qwen/worktrees
+		}
 		names[i] = anyCase(name)
 	}
 	var inside []string
