@@ -24,7 +24,7 @@ func inputChannel() (read, write *os.File, err error) {
 }
 
 // input is our end of a child's stdin. Close ends the input, also if another
-// process holds a duplicate; see Process.ShareStdin.
+// process holds a duplicate; see Process.StdinFile.
 type input struct{ *os.File }
 
 func newInput(f *os.File) io.WriteCloser { return input{f} }
@@ -37,9 +37,9 @@ func (in input) Close() error {
 	return in.File.Close()
 }
 
-// share returns a duplicate of our end.
-func (in input) share() (*os.File, error) {
-	conn, err := in.SyscallConn()
+// duplicateOf returns a duplicate of our end of a child's stdin.
+func duplicateOf(stdin *os.File) (*os.File, error) {
+	conn, err := stdin.SyscallConn()
 	if err != nil {
 		return nil, err
 	}

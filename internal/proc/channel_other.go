@@ -12,6 +12,10 @@ func inputChannel() (read, write *os.File, err error) { return os.Pipe() }
 
 func newInput(f *os.File) io.WriteCloser { return f }
 
+func duplicateOf(*os.File) (*os.File, error) {
+	return nil, errors.New("an input that other processes keep open needs Linux")
+}
+
 func outputChannel() (read, write *os.File, err error) { return os.Pipe() }
 
 func sharedChannel() (read, write *os.File, err error) {

@@ -72,6 +72,10 @@ type Command struct {
 	// caller gives Process.StdoutFile to the processes that read it. Linux only.
 	ShareStdout bool
 
+	// If ShareStdin is true, Process.StdinFile returns a duplicate of our end of
+	// the child's stdin. Linux only.
+	ShareStdin bool
+
 	// If Boxed is true, the program encloses the agent in a sandbox. Its
 	// descriptor 3 is the file of this process's own program. Signals that ask a
 	// child to end go to the process that the program has started: if the
@@ -116,6 +120,7 @@ type ExitStatus struct {
 type Process struct {
 	cmd    *exec.Cmd
 	stdin  *Outbox
+	shared *os.File // see StdinFile
 	stdout output
 	stderr *tail
 	tree   *tree
@@ -148,6 +153,7 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 	p := &Process{
 		cmd:      child.cmd,
 		stdin:    NewOutbox(newInput(child.stdin), withDefault(c.MaxOutbox, defaultMaxOutbox)),
+		shared:   child.shared,
 		stdout:   newOutput(child.stdout, c.ShareStdout),
 		stderr:   newTail(child.stderr, withDefault(c.MaxStderr, defaultMaxStderr), c.Redact),
 		tree:     newTree(child.cmd.Process.Pid, child.mark, child.fence, c.Sole),
@@ -214,15 +220,11 @@ func (p *Process) StdoutFile() *os.File {
 	return nil
 }
 
-// ShareStdin returns a duplicate of our end of the child's stdin, for a process
-// that keeps the input open if this one is killed. CloseStdin ends the input
-// nevertheless. Linux only.
-func (p *Process) ShareStdin() (*os.File, error) {
-	if in, ok := p.stdin.f.(interface{ share() (*os.File, error) }); ok {
-		return in.share()
-	}
-	return nil, errors.ErrUnsupported
-}
+// StdinFile returns a duplicate of our end of the child's stdin with
+// Command.ShareStdin, else nil. It is for a process that keeps the input open if
+// this one is killed. CloseStdin ends the input nevertheless. The caller closes
+// it.
+func (p *Process) StdinFile() *os.File { return p.shared }
 
 // StderrTail returns the last output of the child on standard error. The text
 // is redacted, valid UTF-8 without control characters, and begins with a line.

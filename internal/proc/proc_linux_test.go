@@ -456,6 +456,22 @@ func TestBecomeSubreaper(t *testing.T) {
 	}
 }
 
+// Before this process asks for the duplicate of the child's stdin, the child may
+// have ended.
+func TestSharedStdinOutlivesTheChild(t *testing.T) {
+	c := command("exit", "0")
+	c.ShareStdin = true
+	p := start(t, c)
+	wait(t, p)
+	in := p.StdinFile()
+	if in == nil {
+		t.Fatal("no duplicate")
+	}
+	if err := in.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Another process reads the child's output. This process only notices its end,
 // and what the child has printed can be read after that.
 func TestSharedStdoutEndsAfterWhatWasPrinted(t *testing.T) {

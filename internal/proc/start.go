@@ -59,7 +59,8 @@ const ownProgram = "/proc/self/exe"
 type child struct {
 	cmd                   *exec.Cmd
 	stdin, stdout, stderr *os.File
-	mark                  string // the whole NAME=value, or empty
+	shared                *os.File // a duplicate of stdin, or nil
+	mark                  string   // the whole NAME=value, or empty
 	fence                 *fence
 }
 
@@ -77,9 +78,11 @@ func spawn(c Command) (*child, error) {
 		env = append(env, mark)
 	}
 	var pipes [3]struct{ read, write *os.File }
+	var shared *os.File
 	closeAll := func() {
+		shared.Close() // closing a nil file only returns an error
 		for _, p := range pipes {
-			p.read.Close() // closing a nil file only returns an error
+			p.read.Close()
 			p.write.Close()
 		}
 	}
@@ -90,6 +93,13 @@ func spawn(c Command) (*child, error) {
 	for i, open := range []func() (read, write *os.File, err error){inputChannel, stdout, os.Pipe} {
 		var err error
 		if pipes[i].read, pipes[i].write, err = open(); err != nil {
+			closeAll()
+			return fail(reasonOf(c, bare(err)))
+		}
+	}
+	if c.ShareStdin { // now, because it is closed when the child ends
+		var err error
+		if shared, err = duplicateOf(pipes[0].write); err != nil {
 			closeAll()
 			return fail(reasonOf(c, bare(err)))
 		}
@@ -120,7 +130,7 @@ func spawn(c Command) (*child, error) {
 	pipes[0].read.Close()
 	pipes[1].write.Close()
 	pipes[2].write.Close()
-	return &child{cmd: cmd, stdin: pipes[0].write, stdout: pipes[1].read, stderr: pipes[2].read, mark: mark, fence: fence}, nil
+	return &child{cmd: cmd, stdin: pipes[0].write, stdout: pipes[1].read, stderr: pipes[2].read, shared: shared, mark: mark, fence: fence}, nil
 }
 
 // fenced starts the command in a fence. If that fails, it starts the command

@@ -158,20 +158,15 @@ func begin(g greeting) (*server, error) {
 		return nil, &proc.StartError{Program: "supervisor", Reason: proc.NoResources, Err: err}
 	}
 	c := g.Start.Command
-	c.Sole, c.DieWithParent, c.Fence, c.ShareStdout = true, true, true, true
+	c.Sole, c.DieWithParent, c.Fence, c.ShareStdout, c.ShareStdin = true, true, true, true, true
 	agent, err := proc.Start(context.Background(), c)
 	if err != nil {
 		return nil, err
 	}
 	socket := agent.StdoutFile()
-	input, err := agent.ShareStdin()
-	if err != nil {
-		_ = agent.Stop(context.Background(), proc.Now)
-		return nil, &proc.StartError{Program: "supervisor", Reason: proc.NoResources, Err: err}
-	}
 	_ = countShown(int(socket.Fd())) // a server keeps the output only if this succeeds; see peeks
 	s := &server{
-		agent: agent, socket: socket, input: input, trim: newTrimmer(), nonce: g.Nonce, window: time.Duration(g.Start.Window),
+		agent: agent, socket: socket, input: agent.StdinFile(), trim: newTrimmer(), nonce: g.Nonce, window: time.Duration(g.Start.Window),
 		limits: c.Limits, holds: g.Start.Holds, note: c.Note, finished: make(chan struct{}), spool: spool,
 	}
 	s.changed = sync.NewCond(&s.mu)
