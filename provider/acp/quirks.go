@@ -39,6 +39,9 @@ type startupQuirks struct {
 	acceptEdits func(env []string, dir string) ([]string, error)
 	// bypass lists settings that make the agent run tools without asking.
 	bypass []setting
+	// mayBypass lists settings of which Runnel does not know what the agent does
+	// without asking. It has the beginnings of their values.
+	mayBypass []setting
 	// notFoundText is the agent's error text for an unknown conversation, if
 	// isNotFound does not recognise it.
 	notFoundText string

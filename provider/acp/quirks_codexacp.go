@@ -29,7 +29,8 @@ func codexACP() *quirks {
 			},
 			// In mode "agent", a model decides on permissions instead of the
 			// user.
-			bypass: []setting{{"mode", "agent-full-access"}, {"mode", "agent"}},
+			bypass:    []setting{{"mode", "agent-full-access"}, {"mode", "agent"}},
+			mayBypass: []setting{{"mode", "permission-profile:"}}, // a profile of the user's settings
 			prepare: func(opt runnel.Options, params map[string]any) error {
 				if opt.SystemPromptAppend != "" {
 					params["systemPrompt"] = map[string]any{

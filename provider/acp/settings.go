@@ -314,8 +314,14 @@ func (q *quirks) isBypassName(value string) bool {
 // off lists the values that switch an option off.
 var off = []string{"", "false", "off", "no", "none", "never", "disabled", "0"}
 
-// isBypass reports whether tools run without asking if option o has this value.
+// isBypass reports whether tools run, or may run, without asking if option o has
+// this value.
 func (q *quirks) isBypass(o event.ConfigOption, value string) bool {
+	if slices.ContainsFunc(q.startup.mayBypass, func(s setting) bool {
+		return (s.option == o.ID || s.option == o.Category) && strings.HasPrefix(value, s.value)
+	}) {
+		return true
+	}
 	if slices.Contains(q.startup.bypass, setting{o.ID, value}) || slices.Contains(q.startup.bypass, setting{o.Category, value}) {
 		return true
 	}
