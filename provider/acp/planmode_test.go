@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/translate"
@@ -40,6 +41,43 @@ func TestApprovedPlanOfQwenDoesNotRestoreTheModeInWhichItStarts(t *testing.T) {
 		r.Decide(plan, runnel.Decision{Choice: translate.AllowOnce})
 		if evs, asked := r.DenyAll(); asked != 1 || agentrig.Exists(r.File("made")) {
 			t.Errorf("the agent asked %d times: %s", asked, agentrig.Dump(evs))
+		}
+	})
+}
+
+// Gemini CLI does not report that it changes its mode when a plan is approved, or
+// when the model may make one.
+func TestModeOfGeminiIsThatInForceAfterAPlan(t *testing.T) {
+	eachOf(t, []string{"gemini"}, func(t *testing.T, r *rig) {
+		r.Open()
+		modes := func(choice string, steps ...fakemodel.Step) (out []string) {
+			t.Helper()
+			r.Play(append(steps, said)...)
+			evs := r.FinishTurn(choice)
+			for _, b := range bodies[event.SessionUpdated](evs) {
+				if b.PermissionMode != "" {
+					out = append(out, b.PermissionMode)
+				}
+			}
+			return out
+		}
+		modes("") // the first turn reports the mode of the start
+		enters := calls(fakemodel.Call("enter_plan_mode", args{"reason": "Think first"}))
+		exits := calls(fakemodel.Call("exit_plan_mode", args{"plan_filename": "plan.md"}))
+		writes := calls(r.words().Write("plan.md", "# Plan\nMake a file.\n"))
+		for _, turn := range []struct {
+			choice string
+			steps  []fakemodel.Step
+			want   string
+		}{
+			{translate.Deny, []fakemodel.Step{enters}, ""},
+			{translate.AllowOnce, []fakemodel.Step{enters}, "plan"},
+			{translate.Deny, []fakemodel.Step{writes, exits}, ""},
+			{translate.AllowOnce, []fakemodel.Step{exits}, "default"},
+		} {
+			if got := strings.Join(modes(turn.choice, turn.steps...), " "); got != turn.want {
+				t.Errorf("%s, %d calls: the mode becomes %q, want %q", turn.choice, len(turn.steps), got, turn.want)
+			}
 		}
 	})
 }

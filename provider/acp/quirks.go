@@ -215,6 +215,9 @@ type liveQuirks struct {
 	output func(c *call) (string, *int)
 	// wholeFiles means that the texts of a diff are whole files.
 	wholeFiles bool
+	// modeAfter returns the value of the option mode that a completed call set. It
+	// returns "" if the call set none. It is for agents that do not report that.
+	modeAfter func(c *call) string
 	// invalid reports whether a call that the agent reports as completed did
 	// not run.
 	invalid func(c *call) bool

@@ -44,6 +44,7 @@ func gemini() *quirks {
 			name:       geminiTool,
 			wholeFiles: true, // recording edit
 			usage:      geminiUsage,
+			modeAfter:  geminiMode,
 		},
 		replay: replayQuirks{endsWithCommands: true}, // recording resume
 		mcp:    geminiMCP,
@@ -173,6 +174,18 @@ func geminiTool(tc toolCall) string {
 		return twice[:n]
 	}
 	return tc.ID[:max(0, strings.LastIndex(tc.ID, "__"))]
+}
+
+// geminiMode returns the mode in which Gemini CLI (0.61.0) is after a call, or "" if
+// the call did not change it.
+func geminiMode(c *call) string {
+	switch shown := c.text(); {
+	case c.name == "exit_plan_mode" && strings.HasPrefix(shown, "Plan approved"):
+		return "default"
+	case c.name == "enter_plan_mode" && strings.HasPrefix(shown, "Switching to Plan mode"):
+		return "plan"
+	}
+	return ""
 }
 
 // geminiTrust returns the variable that tells the agent whether the folder is

@@ -16,7 +16,7 @@ import (
 // output.
 type toolCalls struct {
 	out       translate.TurnEmitter
-	session   *session // read only
+	session   *session // only its settings are changed
 	threads   *threads
 	byID      map[string]*call // by the agent's id
 	terminals terminals
@@ -333,6 +333,9 @@ func (cs *toolCalls) answer(c *call) {
 	translate.SetOutput(&final, output, total)
 	if !c.failed {
 		final.Changes = changesOf(c, cs.session.q)
+		if f := cs.session.q.live.modeAfter; f != nil {
+			cs.session.settings.set(cs.out, "mode", f(c))
+		}
 	}
 	if c.kind == event.KindOther && translate.IsObject(c.rawOutput) && len(c.rawOutput) <= translate.MaxDetail {
 		final.Detail = c.rawOutput
