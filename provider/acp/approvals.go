@@ -23,6 +23,7 @@ type question struct {
 	questionnaire *questionnaire    // questions to the user; nil if the request is about a tool
 	options       map[string]string // choice id → the agent's option id
 	stops         map[string]bool   // option ids of the agent that end the turn
+	tool          string            // name of the tool, or ""
 }
 
 const (
@@ -98,6 +99,7 @@ func (ts *turns) askPermission(m jsonrpc.Message, p permission, parent string) {
 	content, _ := tc.content()
 	if c != nil {
 		ask.ItemID, ask.CallID, ask.ToolName = c.item, c.id, c.name
+		a.Question.tool = c.name
 		if !translate.IsObject(ask.Arguments) && !isNew {
 			ask.Arguments = c.input
 		}
@@ -377,6 +379,9 @@ func (ts *turns) decided(m jsonrpc.Message) {
 		tn.refused = true
 	}
 	tn.out.Emit(resolved)
+	if f := ts.session.q.live.modeAfterChoice; f != nil {
+		ts.session.chosenMode = f(a.Question.tool, a.Question.options[resolved.Choice])
+	}
 }
 
 // choiceOf returns the id of the choice that an answer to the agent represents.

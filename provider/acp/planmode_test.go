@@ -45,9 +45,9 @@ func TestApprovedPlanOfQwenDoesNotRestoreTheModeInWhichItStarts(t *testing.T) {
 	})
 }
 
-// Gemini CLI does not report that it changes its mode when a plan is approved, or
-// when the model may make one.
-func TestModeOfGeminiIsThatInForceAfterAPlan(t *testing.T) {
+// Gemini CLI does not report that it changes its mode when a plan is approved, when
+// the model may make one, or when an edit is allowed for the session.
+func TestModeOfGeminiIsThatInForce(t *testing.T) {
 	eachOf(t, []string{"gemini"}, func(t *testing.T, r *rig) {
 		r.Open()
 		modes := func(choice string, steps ...fakemodel.Step) (out []string) {
@@ -74,10 +74,18 @@ func TestModeOfGeminiIsThatInForceAfterAPlan(t *testing.T) {
 			{translate.AllowOnce, []fakemodel.Step{enters}, "plan"},
 			{translate.Deny, []fakemodel.Step{writes, exits}, ""},
 			{translate.AllowOnce, []fakemodel.Step{exits}, "default"},
+			{translate.AllowSession, []fakemodel.Step{writes}, "acceptEdits"},
 		} {
 			if got := strings.Join(modes(turn.choice, turn.steps...), " "); got != turn.want {
 				t.Errorf("%s, %d calls: the mode becomes %q, want %q", turn.choice, len(turn.steps), got, turn.want)
 			}
+		}
+		if err := r.Conn.(runnel.ModeSetter).SetPermissionMode(t.Context(), runnel.ModeDefault); err != nil {
+			t.Fatal(err)
+		}
+		r.Play(calls(r.words().Write("other.md", "x\n")), said)
+		if evs, asked := r.DenyAll(); asked != 1 || agentrig.Exists(r.File("other.md")) {
+			t.Errorf("the agent asked %d times: %s", asked, agentrig.Dump(evs))
 		}
 	})
 }

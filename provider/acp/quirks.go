@@ -218,6 +218,9 @@ type liveQuirks struct {
 	// modeAfter returns the value of the option mode that a completed call set. It
 	// returns "" if the call set none. It is for agents that do not report that.
 	modeAfter func(c *call) string
+	// modeAfterChoice returns the same for an option of the agent with which a person
+	// has answered its question about a tool.
+	modeAfterChoice func(tool, option string) string
 	// invalid reports whether a call that the agent reports as completed did
 	// not run.
 	invalid func(c *call) bool

@@ -45,6 +45,12 @@ func gemini() *quirks {
 			wholeFiles: true, // recording edit
 			usage:      geminiUsage,
 			modeAfter:  geminiMode,
+			modeAfterChoice: func(tool, option string) string {
+				if option == "proceed_always" && (tool == "write_file" || tool == "replace") {
+					return "autoEdit"
+				}
+				return ""
+			},
 		},
 		replay: replayQuirks{endsWithCommands: true}, // recording resume
 		mcp:    geminiMCP,

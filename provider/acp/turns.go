@@ -20,7 +20,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // the conversation.
 type turns struct {
 	emitter *translate.Emitter
-	session *session // read only
+	session *session // only its settings are changed
 
 	now         *turn    // nil while no turn runs
 	waiting     []string // ids of turns whose prompts were sent while another turn ran
