@@ -89,3 +89,26 @@ func TestModeOfGeminiIsThatInForce(t *testing.T) {
 		}
 	})
 }
+
+// An option of the agent can end the mode plan alone. No permission mode has these
+// settings then, and the session must not be said to be in plan.
+func TestOptionOfTheAgentEndsPlanMode(t *testing.T) {
+	eachOf(t, []string{"codex-acp"}, func(t *testing.T, r *rig) {
+		r.Opt.PermissionMode = runnel.ModePlan
+		r.Play(said)
+		r.FinishTurn("")
+		if err := r.Conn.(runnel.ConfigSetter).SetConfig(t.Context(), "mode", "workspace-write"); err != nil {
+			t.Fatal(err)
+		}
+		r.Play(said)
+		var modes []string
+		for _, b := range bodies[event.SessionUpdated](r.FinishTurn("")) {
+			if b.PermissionMode != "" {
+				modes = append(modes, b.PermissionMode)
+			}
+		}
+		if got := strings.Join(modes, " "); got != "default" {
+			t.Errorf("the mode becomes %q, want default", got)
+		}
+	})
+}

@@ -198,7 +198,7 @@ func (s *settings) update(out translate.TurnEmitter, config []event.ConfigOption
 	if m := find(config, "model"); m != nil && m.Value != "" && m.Value != s.model {
 		s.model, changed.ModelID = m.Value, m.Value
 	}
-	if mode := s.permissionMode(); mode != "" && mode != s.mode {
+	if mode := s.reportedMode(); mode != "" && mode != s.mode {
 		s.mode, changed.PermissionMode = mode, mode
 	}
 	if changed.Config == nil && changed.ModelID == "" && changed.PermissionMode == "" {
@@ -265,6 +265,17 @@ func (s *settings) permissionMode() string {
 		}
 	}
 	return ""
+}
+
+// reportedMode returns the permission mode to emit, or "" if the last one remains.
+// Once the option that makes the mode plan has another value, the session is no
+// longer in plan, even if no permission mode has its settings.
+func (s *settings) reportedMode() string {
+	mode, plan := s.permissionMode(), s.q.startup.modes[runnel.ModePlan]
+	if mode == "" && s.mode == string(runnel.ModePlan) && len(plan) > 0 && !s.has(plan[:1]) {
+		return string(runnel.ModeDefault)
+	}
+	return mode
 }
 
 // allow returns the option that a requested setting changes. It fails with

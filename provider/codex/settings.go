@@ -77,7 +77,7 @@ var modeLabels = map[string]string{
 }
 
 // permissionMode returns the permission mode that the settings correspond to;
-// "" if there is none.
+// "" if there is none. Without its sandbox, plan is not the mode plan.
 func (s *settings) permissionMode() string {
 	m, box := mode{s.Approval, s.Sandbox, s.Plan}, runnel.SandboxOff
 	if s.Sandbox == external {
@@ -90,6 +90,12 @@ func (s *settings) permissionMode() string {
 		if known, err := modeOf(w, true); err == nil && known.enclosed(box) == m {
 			return string(w)
 		}
+	}
+	switch { // an option was changed alone
+	case s.Plan && s.Sandbox == readOnly:
+		return string(runnel.ModePlan)
+	case s.Plan:
+		return string(runnel.ModeDefault)
 	}
 	return ""
 }
