@@ -380,7 +380,7 @@ func (ts *turns) decided(m jsonrpc.Message) {
 	}
 	tn.out.Emit(resolved)
 	if f := ts.session.q.live.modeAfterChoice; f != nil {
-		ts.session.chosenMode = f(a.Question.tool, a.Question.options[resolved.Choice])
+		ts.session.chosenMode = cmp.Or(f(a.Question.tool, a.Question.options[resolved.Choice]), ts.session.chosenMode)
 	}
 }
 
