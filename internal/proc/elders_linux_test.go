@@ -45,21 +45,22 @@ func TestSurveySkipsKnownOlderProcesses(t *testing.T) {
 // process.
 func TestSurveyNoticesReusedPid(t *testing.T) {
 	const lastPid = "/proc/sys/kernel/ns_last_pid"
-	old, kill := started(t)
-	survey(make(map[int]entry), nil, 0)
-	kill()
-	until(t, "a later time", func() bool {
-		e, kill := started(t)
-		kill()
-		return e.start > old.start
-	})
 	for range 100 {
+		old, kill := started(t)
+		survey(make(map[int]entry), nil, 0)
+		kill()
+		until(t, "a later time", func() bool {
+			e, kill := started(t)
+			kill()
+			return e.start > old.start
+		})
 		if err := os.WriteFile(lastPid, []byte(strconv.Itoa(old.pid-1)), 0); err != nil {
 			t.Skip("only root chooses the id of a process: ", err)
 		}
-		e, _ := started(t)
+		e, kill := started(t)
 		if e.pid != old.pid {
-			continue // another program was faster
+			kill()
+			continue // another program was faster, and may keep the id
 		}
 		table := make(map[int]entry)
 		survey(table, nil, e.start)
