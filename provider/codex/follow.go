@@ -46,13 +46,15 @@ type following struct {
 	emitted map[string]map[string]int // events of other turns that were returned, by native id
 	places  map[string]*places        // of the items of these turns, by native id
 	shown   []runnel.ShownItem        // see runnel.Conversation
-	ending  []event.Event             // end of the last turn, if its process stores nothing more
+	running *nativeTurn               // the last turn, if it has not ended
+	missing time.Time                 // since when the conversation lacks that turn; zero if it has it
+	ending  []event.Event             // end of that turn, if its process stores nothing more
 }
 
 // Next implements [runnel.Following].
 func (f *following) Next(ctx context.Context) ([]event.Event, error) {
 	first := len(f.over) == 0 && len(f.emitted) == 0
-	if !f.hasChanged() && !first {
+	if !f.hasChanged() && !first && f.missing.IsZero() {
 		if time.Since(f.changed) > keepAsker {
 			f.Close()
 		}
@@ -94,6 +96,11 @@ func (f *following) read() (all []event.Event, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if f.isReverted(turns) {
+		if all, err = f.reverted(); err != nil {
+			return nil, err
+		}
+	}
 	h := newHistorian(f.thread, f.asker.turns)
 	h.t.out.Pictures = f.pictures
 	for i, tn := range turns {
@@ -109,6 +116,34 @@ func (f *following) read() (all []event.Event, err error) {
 		all = append(all, f.unseen(tn, evs)...)
 	}
 	return all, nil
+}
+
+// isReverted reports whether turns has a later turn instead of the turn that ran, or
+// has lacked it for some time.
+func (f *following) isReverted(turns []nativeTurn) bool {
+	if f.running == nil || slices.ContainsFunc(turns, func(tn nativeTurn) bool { return tn.ID == f.running.ID }) {
+		f.missing = time.Time{}
+		return false
+	}
+	if f.missing.IsZero() {
+		f.missing = time.Now()
+	}
+	return len(turns) > 0 || time.Since(f.missing) >= settle
+}
+
+// reverted returns the end of the turn that ran. Its user has interrupted it and
+// taken it back, so the conversation no longer has it.
+func (f *following) reverted() ([]event.Event, error) {
+	tn := *f.running
+	f.missing = time.Time{}
+	tn.Status, tn.EndedAt = "interrupted", time.Now().Unix()
+	h := newHistorian(f.thread, f.asker.turns)
+	h.places = f.placesOf(tn)
+	evs, err := h.turn(tn)
+	if err != nil {
+		return nil, err
+	}
+	return f.unseen(tn, evs), nil
 }
 
 // placesOf returns the places of a turn's items.
@@ -128,7 +163,7 @@ func isUnfinished(tn nativeTurn) bool {
 }
 
 // unfinished returns the new events of the turn that the other process runs,
-// and sets ending.
+// and sets running and ending.
 func (f *following) unfinished(h *historian, tn nativeTurn) ([]event.Event, error) {
 	whole := newHistorian(f.thread, f.asker.turns)
 	whole.places = f.placesOf(tn)
@@ -142,6 +177,7 @@ func (f *following) unfinished(h *historian, tn nativeTurn) ([]event.Event, erro
 		return nil, err
 	}
 	evs = f.unseen(tn, evs)
+	f.running = &tn
 	f.ending = translate.NewEvents(end, f.emitted[tn.ID], make(map[string]int))
 	return evs, nil
 }
@@ -177,7 +213,7 @@ const followedTurns = 2
 
 // unseen returns the events of a turn that were not returned before.
 func (f *following) unseen(tn nativeTurn, evs []event.Event) []event.Event {
-	f.ending = nil
+	f.running, f.ending = nil, nil
 	has := make(map[string]int)
 	out := translate.NewEvents(evs, f.emitted[tn.ID], has)
 	if tn.Status == "inProgress" {

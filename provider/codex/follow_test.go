@@ -1,11 +1,14 @@
 package codex
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentrig"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
 // TestFollowedItemsKeepTheirIDs follows a turn of another process whose second
@@ -64,5 +67,71 @@ func TestFollowedItemsKeepTheirIDs(t *testing.T) {
 	}
 	if len(calls) != 2 {
 		t.Errorf("%d calls, want 2\n%s", len(calls), dump(evs))
+	}
+}
+
+// TestFollowedTurnEndsWhenItIsReverted follows a turn that its user interrupts and
+// takes back at once. The conversation no longer has it then.
+func TestFollowedTurnEndsWhenItIsReverted(t *testing.T) {
+	r := newRig(t)
+	r.Play(says("One."))
+	r.FinishTurn("")
+	thread := r.Conn.(*conn).tr.thread
+	r.Conn.Close()
+	p := r.provider().(*Provider)
+	f, err := p.Follow(t.Context(), runnel.Conversation{AgentSessionID: thread})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var evs []event.Event
+	until := func(what string, holds func(event.Body) bool) {
+		t.Helper()
+		tick := time.NewTicker(50 * time.Millisecond) // the follower is polled
+		defer tick.Stop()
+		for deadline := time.Now().Add(waitTimeout); ; <-tick.C {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s is missing\n%s", what, dump(evs))
+			}
+			more, err := f.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			evs = append(evs, more...)
+			if slices.ContainsFunc(more, func(ev event.Event) bool { return holds(ev.Body) }) {
+				return
+			}
+		}
+	}
+	until("the first turn", event.Ends)
+	err = p.query(t.Context(), runnel.Options{}, func(a *asker) error {
+		var started struct{ Turn struct{ ID string } }
+		prompt := agentrig.Scenario(calls(shell("echo shown")), fakemodel.Step{Text: "Never.", Hold: "two"})
+		if err := a.ask(methodResume, map[string]any{"threadId": thread, "excludeTurns": true}, nil); err != nil {
+			return err
+		}
+		if err := a.ask("turn/start", map[string]any{"threadId": thread, "input": []args{{"type": "text", "text": prompt}}}, &started); err != nil {
+			return err
+		}
+		until("the command", func(b event.Body) bool {
+			done, ok := b.(event.ItemDone)
+			_, isOutput := done.FinalItem.(event.FunctionCallOutput)
+			return ok && isOutput
+		})
+		if err := a.ask("turn/interrupt", map[string]any{"threadId": thread, "turnId": started.Turn.ID}, nil); err != nil {
+			return err
+		}
+		if err := a.ask("thread/revert", map[string]any{"threadId": thread, "beforeTurnId": started.Turn.ID}, nil); err != nil {
+			return err
+		}
+		until("the end of the reverted turn", event.Ends)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(detail(err))
+	}
+	sound(t, evs)
+	if done, ok := evs[len(evs)-1].Body.(event.ResponseDone); !ok || done.Status != event.StatusCancelled {
+		t.Error(dump(evs))
 	}
 }
