@@ -26,7 +26,7 @@ var ErrNone = errors.New("supervisor: none is running")
 func Attach(k Takeover, redact func([]byte) []byte) (Agent, *Backlog, error) {
 	r, err := k.read()
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errDamaged):
 		return nil, nil, ErrNone
 	case err != nil:
 		return nil, nil, err
@@ -96,6 +96,10 @@ const endTime = 8 * time.Second
 func End(k Takeover) error {
 	r, err := k.read()
 	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if errors.Is(err, errDamaged) {
+		k.remove("")
 		return nil
 	}
 	if err != nil {

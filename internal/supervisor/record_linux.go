@@ -144,10 +144,14 @@ func (k Takeover) read() (Record, error) {
 		return r, err
 	}
 	if err := json.Unmarshal(b, &r); err != nil {
-		return r, fmt.Errorf("supervisor: record: %w", err)
+		return r, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	return r, nil
 }
+
+// errDamaged reports a record without its content. write does not wait for the
+// disk, so that remains after a power loss, which no supervisor survives.
+var errDamaged = errors.New("supervisor: damaged record")
 
 // remove removes the record and the socket, unless another supervisor has
 // replaced the record.

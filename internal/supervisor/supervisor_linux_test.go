@@ -692,3 +692,21 @@ func TestAgentRunsBesideUs(t *testing.T) {
 		t.Errorf("it runs in %s, not in %s", got, here)
 	}
 }
+
+// After a power loss, the record of a supervisor may be empty. Its session starts
+// an agent again.
+func TestAgentStartsAfterAPowerLossDamagedItsRecord(t *testing.T) {
+	for _, content := range []string{"", "\x00\x00\x00", `{"supervisor":`} {
+		k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
+		if err := os.WriteFile(k.record(), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := Attach(k, nil); !errors.Is(err, ErrNone) {
+			t.Errorf("%q: attach: %v", content, err)
+		}
+		start(t, roleCommand("ticker"), k)
+		if _, err := k.read(); err != nil {
+			t.Errorf("%q: %v", content, err)
+		}
+	}
+}
