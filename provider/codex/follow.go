@@ -47,6 +47,7 @@ type following struct {
 	places  map[string]*places        // of the items of these turns, by native id
 	shown   []runnel.ShownItem        // see runnel.Conversation
 	running *nativeTurn               // the last turn, if it has not ended
+	lists   bool                      // the last list had a turn that ended before
 	missing time.Time                 // since when the conversation lacks that turn; zero if it has it
 	ending  []event.Event             // end of that turn, if its process stores nothing more
 }
@@ -54,7 +55,7 @@ type following struct {
 // Next implements [runnel.Following].
 func (f *following) Next(ctx context.Context) ([]event.Event, error) {
 	first := len(f.over) == 0 && len(f.emitted) == 0
-	if !f.hasChanged() && !first && f.missing.IsZero() {
+	if !f.hasChanged() && !first && (f.missing.IsZero() || time.Since(f.missing) > keepAsker) {
 		if time.Since(f.changed) > keepAsker {
 			f.Close()
 		}
@@ -104,22 +105,29 @@ func (f *following) read() (all []event.Event, err error) {
 	h := newHistorian(f.thread, f.asker.turns)
 	h.t.out.Pictures = f.pictures
 	for i, tn := range turns {
+		var evs []event.Event
 		if i == len(turns)-1 && isUnfinished(tn) {
-			evs, err := f.unfinished(h, tn)
-			return append(all, evs...), err
+			evs, err = f.unfinished(h, tn)
+		} else {
+			h.places = f.placesOf(tn)
+			if evs, err = h.turn(tn); err == nil {
+				evs = f.unseen(tn, evs)
+			}
 		}
-		h.places = f.placesOf(tn)
-		evs, err := h.turn(tn)
+		if err != nil && len(all) > 0 {
+			return all, nil // they are not returned again; the next read fails the same way
+		}
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, f.unseen(tn, evs)...)
+		all = append(all, evs...)
 	}
 	return all, nil
 }
 
-// isReverted reports whether turns has a later turn instead of the turn that ran, or
-// has lacked it for some time.
+// isReverted reports whether the conversation no longer has the turn that ran: it has a
+// later turn instead, or has listed the turn before as its last one for some time. An
+// empty list does not tell.
 func (f *following) isReverted(turns []nativeTurn) bool {
 	if f.running == nil || slices.ContainsFunc(turns, func(tn nativeTurn) bool { return tn.ID == f.running.ID }) {
 		f.missing = time.Time{}
@@ -128,7 +136,7 @@ func (f *following) isReverted(turns []nativeTurn) bool {
 	if f.missing.IsZero() {
 		f.missing = time.Now()
 	}
-	return len(turns) > 0 || time.Since(f.missing) >= settle
+	return len(turns) > 0 || f.lists && time.Since(f.missing) >= settle
 }
 
 // reverted returns the end of the turn that ran. Its user has interrupted it and
@@ -184,6 +192,7 @@ func (f *following) unfinished(h *historian, tn nativeTurn) ([]event.Event, erro
 
 // newest returns the turns that have not ended before, oldest first.
 func (f *following) newest() (turns []nativeTurn, err error) {
+	f.lists = false
 	limit := followedTurns
 	if len(f.over) == 0 {
 		limit = pages[0]
@@ -196,6 +205,7 @@ func (f *following) newest() (turns []nativeTurn, err error) {
 		}
 		known := slices.IndexFunc(page, func(tn nativeTurn) bool { return f.over[tn.ID] })
 		if known >= 0 {
+			f.lists = true
 			page = page[:known]
 		}
 		turns = append(turns, page...)
