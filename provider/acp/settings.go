@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -272,10 +273,13 @@ func (s *settings) permissionMode() string {
 // longer in plan, even if no permission mode has its settings.
 func (s *settings) reportedMode() string {
 	mode, plan := s.permissionMode(), s.q.startup.modes[runnel.ModePlan]
-	if mode == "" && s.mode == string(runnel.ModePlan) && len(plan) > 0 && !s.has(plan[:1]) {
-		return string(runnel.ModeDefault)
+	switch {
+	case mode != "" || s.mode != string(runnel.ModePlan) || len(plan) == 0 || s.has(plan[:1]):
+		return mode
+	case s.q.bypassOption(s.config) != "":
+		return string(runnel.ModeBypass)
 	}
-	return mode
+	return string(cmp.Or(s.began, runnel.ModeDefault))
 }
 
 // allow returns the option that a requested setting changes. It fails with

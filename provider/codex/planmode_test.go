@@ -35,3 +35,23 @@ func TestOptionSandboxEndsPlanMode(t *testing.T) {
 		})
 	}
 }
+
+// Options that were changed alone make another mode of plan, and never one that
+// promises more questions than the agent asks.
+func TestModeOfOptionsThatWereChangedInPlan(t *testing.T) {
+	for s, want := range map[mode]runnel.PermissionMode{
+		{onRequest, readOnly, true}:   runnel.ModePlan,
+		{never, readOnly, true}:       runnel.ModePlan,
+		{onRequest, workspace, true}:  runnel.ModeDefault,
+		{untrusted, workspace, true}:  runnel.ModeDefault,
+		{never, workspace, true}:      runnel.ModeDontAsk,
+		{onRequest, fullAccess, true}: runnel.ModeBypass,
+		{never, fullAccess, true}:     runnel.ModeBypass,
+		{onRequest, "", true}:         "",
+	} {
+		got := (&settings{Approval: s.approval, Sandbox: s.sandbox, Plan: s.plan, Asked: string(runnel.ModePlan)}).permissionMode()
+		if got != string(want) {
+			t.Errorf("%+v is %q, want %q", s, got, want)
+		}
+	}
+}

@@ -77,7 +77,8 @@ var modeLabels = map[string]string{
 }
 
 // permissionMode returns the permission mode that the settings correspond to;
-// "" if there is none. Without its sandbox, plan is not the mode plan.
+// "" if there is none. Without a sandbox that denies writing, plan is not the mode
+// plan: then the other settings count.
 func (s *settings) permissionMode() string {
 	m, box := mode{s.Approval, s.Sandbox, s.Plan}, runnel.SandboxOff
 	if s.Sandbox == external {
@@ -91,13 +92,20 @@ func (s *settings) permissionMode() string {
 			return string(w)
 		}
 	}
-	switch { // an option was changed alone
-	case s.Plan && s.Sandbox == readOnly:
+	if !s.Plan {
+		return ""
+	}
+	others := *s // an option was changed alone
+	others.Plan = false
+	switch {
+	case s.Sandbox == readOnly:
 		return string(runnel.ModePlan)
-	case s.Plan:
+	case s.Sandbox == fullAccess:
+		return string(runnel.ModeBypass)
+	case s.Sandbox == workspace && s.Approval == untrusted:
 		return string(runnel.ModeDefault)
 	}
-	return ""
+	return others.permissionMode()
 }
 
 // sandboxTypes maps the agent's names of sandbox policies to the values of the
