@@ -66,7 +66,7 @@ func opencodeFloors(env []string, opt runnel.Options) ([]string, error) {
 		return nil, runnel.Fail(runnel.SessionCreateFailed, "Runnel cannot read all of "+text.OneLine(own.unread, 500)+", which can have permissions of opencode, because it is too large. Make it smaller.")
 	}
 	if opt.PermissionMode == runnel.ModeAcceptEdits {
-		floors = strictest(floors, permissions{{tools: "edit", rules: own.askedEdits()}})
+		floors = strictest(floors, permissions{{tools: "edit", rules: own.askedEdits(runtime.GOOS)}})
 	}
 	floors = strict(floors)
 	ofAll := given.merge(behind(floors, own.ofAll())).json()
@@ -102,28 +102,24 @@ func opencodeFloors(env []string, opt runnel.Options) ([]string, error) {
 // which may have programs. The text is the path of the file from the root of the
 // repository, or from the root of the file system if there is none (1.18.33). An
 // asterisk stands for any characters, also for none and for slashes.
-func (o *opencodeOwn) askedEdits() []permissionRule {
+//
+// The file systems of macOS ignore the case of names, and a pattern does not. There,
+// all hidden files are asked about.
+func (o *opencodeOwn) askedEdits(goos string) []permissionRule {
 	fromRoot := func(dir string) string { return strings.TrimPrefix(filepath.ToSlash(dir), "/") }
 	rules := []permissionRule{{"../*", actionAsk}, {fromRoot(o.home) + "/.*", actionAsk}, {fromRoot(o.config) + "/*", actionAsk}}
+	if goos == "darwin" {
+		rules = append(rules, permissionRule{".*", actionAsk}, permissionRule{"*/.*", actionAsk})
+	}
 	for _, name := range runsLater {
-		name = anyCaseOfOpencode(name)
-		rules = append(rules, permissionRule{"*" + name, actionAsk}, permissionRule{"*" + name + "/*", actionAsk})
+		if strings.HasSuffix(name, "/") {
+			name += "*"
+		}
+		if goos != "darwin" || name[0] != '.' {
+			rules = append(rules, permissionRule{"*" + name, actionAsk})
+		}
 	}
 	return rules
-}
-
-// anyCaseOfOpencode returns a pattern that matches name. Where file systems ignore the
-// case, it matches any case, and other names of the same length.
-func anyCaseOfOpencode(name string) string {
-	if runtime.GOOS != "darwin" { // on Windows, the case does not count for opencode itself
-		return name
-	}
-	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' {
-			return '?'
-		}
-		return r
-	}, name)
 }
 
 // strict returns the rules that ask or deny.

@@ -124,18 +124,28 @@ func TestAcceptedEditsOfOpencodeAreThoseOfTheRepository(t *testing.T) {
 
 // Accepted edits are none of files from which programs run code.
 func TestAcceptedEditsOfOpencodeRunNothingLater(t *testing.T) {
-	rules := (&opencodeOwn{home: "/home/u", config: "/home/u/.config/opencode"}).askedEdits()
+	own := &opencodeOwn{home: "/home/u", config: "/home/u/.config/opencode"}
+	asks := func(goos, path string) bool {
+		return slices.ContainsFunc(own.askedEdits(goos), func(r permissionRule) bool { return matches(path, r.pattern) })
+	}
 	for want, paths := range map[bool][]string{
 		true: {
 			".git/made", ".git/hooks/pre-commit", "sub/.git", "sub/.git/config", ".opencode/plugin/made.js", "home/u/project/.opencode/agent/made.md", "opencode.json", ".opencode/opencode.jsonc",
 			".mcp.json", ".runnel/config.yaml", ".claude/settings.json", ".qwen/settings.json", ".vscode/tasks.json", ".github/hooks/made.json", ".env", ".husky/pre-commit",
 		},
-		false: {"made", "sub/made", ".gitignore", ".github/workflows/made.yml", "src/git/made", "opencode.md", "home/u/project/.config/made"},
+		false: {"made", "sub/made", "src/App.tsx", "style.css", "index.html", "package.json", "src/git/made", "opencode.md", "home/u/project/made.swift"},
 	} {
 		for _, path := range paths {
-			if asks := slices.ContainsFunc(rules, func(r permissionRule) bool { return matches(path, r.pattern) }); asks != want {
-				t.Errorf("%s: asked about %t, want %t", path, asks, want)
+			for _, goos := range []string{"linux", "darwin", "windows"} {
+				if asks(goos, path) != want {
+					t.Errorf("%s, %s: asked about %t, want %t", goos, path, !want, want)
+				}
 			}
+		}
+	}
+	for _, path := range []string{".gitignore", ".github/workflows/made.yml", "sub/.GIT/config"} {
+		if asks("linux", path) || !asks("darwin", path) { // macOS ignores the case
+			t.Errorf("%s: asked about %t on Linux and %t on macOS", path, asks("linux", path), asks("darwin", path))
 		}
 	}
 }

@@ -42,6 +42,7 @@ func editRules(dir string) (allow, ask []string) {
 	}
 	names := make([]string, len(runsLater))
 	for i, name := range runsLater {
+		name = strings.TrimSuffix(name, "/")
 		if name == ".qwen" {
 			name += "/!(worktrees)" // worktrees of Qwen Code are in .qwen/worktrees
 		}

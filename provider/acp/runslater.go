@@ -1,11 +1,12 @@
 package acp
 
-// runsLater lists files and folders from which programs run code or take settings.
-// Qwen Code and opencode ask about edits of them even with accepted edits.
+// runsLater lists files, and folders with a slash, from which programs run code or
+// take settings. Qwen Code and opencode ask about edits of them even with accepted
+// edits.
 var runsLater = []string{
-	".git", ".gitmodules", ".gitconfig", ".qwen",
-	".agents", ".claude", ".codex", ".copilot", ".gemini", ".opencode", ".runnel", ".mcp.json", "opencode.json", "opencode.jsonc",
-	".github/agents", ".github/copilot", ".github/extensions", ".github/hooks", ".github/lsp.json", ".github/mcp.json",
-	".husky", ".idea", ".vscode", ".env", ".envrc", ".npmrc", ".ripgreprc",
+	".git", ".git/", ".gitmodules", ".gitconfig", ".qwen/",
+	".agents/", ".claude/", ".codex/", ".copilot/", ".gemini/", ".opencode/", ".runnel/", ".mcp.json", "opencode.json", "opencode.jsonc",
+	".github/agents/", ".github/copilot/", ".github/extensions/", ".github/hooks/", ".github/lsp.json", ".github/mcp.json",
+	".husky/", ".idea/", ".vscode/", ".env", ".envrc", ".npmrc", ".ripgreprc",
 	".bash_login", ".bash_profile", ".bashrc", ".profile", ".zlogin", ".zprofile", ".zshenv", ".zshrc",
 }
