@@ -78,26 +78,40 @@ func readLocks() (locks string, pages int, err error) {
 }
 
 // deviceOf returns the device of the file system that dir is in, as /proc/locks
-// has it. Btrfs reports another one for its files, so the mount is looked up.
+// has it. Btrfs reports another one for its files, so the mount is looked up. If the
+// system does not tell the mount (Linux before 5.8, and some containers), deviceOf
+// returns "".
 func deviceOf(dir string) (string, error) {
 	var st unix.Statx_t
-	if err := unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_MNT_ID, &st); err != nil {
+	if _, err := os.Stat(dir); err != nil {
 		return "", err
 	}
-	major, minor := st.Dev_major, st.Dev_minor
-	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err == nil && st.Mask&unix.STATX_MNT_ID != 0 {
-		id := strconv.FormatUint(st.Mnt_id, 10)
-		for line := range strings.Lines(string(mounts)) {
-			// A line begins with the mount, its parent and the device: 28 1 254:0
-			if f := strings.Fields(line); len(f) > 2 && f[0] == id {
-				_, _ = fmt.Sscanf(f[2], "%d:%d", &major, &minor)
-				break
+	if err := unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_MNT_ID, &st); err != nil || st.Mask&unix.STATX_MNT_ID == 0 {
+		return "", nil
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", nil
+	}
+	return deviceOfMount(string(mounts), st.Mnt_id), nil
+}
+
+// deviceOfMount returns the device of a mount, or "".
+func deviceOfMount(mounts string, id uint64) string {
+	for line := range strings.Lines(mounts) {
+		// A line begins with the mount, its parent and the device: 28 1 254:0
+		if f := strings.Fields(line); len(f) > 2 && f[0] == strconv.FormatUint(id, 10) {
+			var major, minor uint32
+			if _, err := fmt.Sscanf(f[2], "%d:%d", &major, &minor); err == nil {
+				return fmt.Sprintf("%02x:%02x", major, minor)
 			}
 		}
 	}
-	return fmt.Sprintf("%02x:%02x", major, minor), nil
+	return ""
 }
 
+// addLockOwners adds the owners of locks on the device, or on all devices if it is
+// unknown.
 func addLockOwners(owners map[string]int, locks, device string) {
 	for line := range strings.Lines(locks) {
 		// A line has this form:
@@ -107,9 +121,12 @@ func addLockOwners(owners map[string]int, locks, device string) {
 		if len(f) < 6 || f[1] != "FLOCK" || f[3] != "WRITE" {
 			continue
 		}
-		inode, ok := strings.CutPrefix(f[5], device+":")
-		if pid, err := strconv.Atoi(f[4]); ok && err == nil && pid > 0 {
-			owners[inode] = pid
+		i := strings.LastIndexByte(f[5], ':')
+		if i < 0 || device != "" && f[5][:i] != device {
+			continue
+		}
+		if pid, err := strconv.Atoi(f[4]); err == nil && pid > 0 {
+			owners[f[5][i+1:]] = pid
 		}
 	}
 }

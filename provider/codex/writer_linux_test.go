@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -94,6 +95,9 @@ func TestLockOnOtherFileSystemIsNoWriter(t *testing.T) {
 		}
 		homes, locks = append(homes, home), append(locks, lock)
 	}
+	if a, b := inodeOf(t, locks[0]), inodeOf(t, locks[1]); a != b {
+		t.Skipf("the files have the inodes %d and %d", a, b)
+	}
 	owner := func() int {
 		t.Helper()
 		owners, err := lockOwners(lockFolder(homes[0]))
@@ -115,4 +119,31 @@ func TestLockOnOtherFileSystemIsNoWriter(t *testing.T) {
 		}
 		f.Close()
 	}
+}
+
+// A file of btrfs has another device than its mount, which the kernel reports for
+// locks. Without a known mount, the inode alone decides.
+func TestLockIsLookedUpByTheDeviceOfTheMount(t *testing.T) {
+	const mounts = "22 1 254:1 / / rw - ext4 /dev/vda1 rw\n31 22 0:45 /home /home rw,relatime shared:9 - btrfs /dev/vdb rw\n"
+	const locks = "1: FLOCK  ADVISORY  WRITE 12 00:2d:77 0 EOF\n2: FLOCK  ADVISORY  WRITE 13 fe:01:77 0 EOF\n3: FLOCK  ADVISORY  WRITE 14 fe:01:78 0 EOF\n"
+	for id, want := range map[uint64]string{31: "00:2d", 22: "fe:01", 5: ""} {
+		if got := deviceOfMount(mounts, id); got != want {
+			t.Errorf("mount %d: %q, want %q", id, got, want)
+		}
+	}
+	for device, want := range map[string]map[string]int{"00:2d": {"77": 12}, "fe:01": {"77": 13, "78": 14}, "": {"77": 13, "78": 14}} {
+		owners := make(map[string]int)
+		if addLockOwners(owners, locks, device); !maps.Equal(owners, want) {
+			t.Errorf("%q: %v, want %v", device, owners, want)
+		}
+	}
+}
+
+func inodeOf(t *testing.T, file string) uint64 {
+	t.Helper()
+	var st syscall.Stat_t
+	if err := syscall.Stat(file, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Ino
 }
