@@ -143,14 +143,19 @@ func (k Takeover) read() (Record, error) {
 	if _, err := f.ReadAt(b, 0); err != nil {
 		return r, err
 	}
-	if err := json.Unmarshal(b, &r); err != nil {
+	err = json.Unmarshal(b, &r)
+	if _, damaged := errors.AsType[*json.SyntaxError](err); damaged {
 		return r, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	if err != nil {
+		return r, fmt.Errorf("supervisor: record: %w", err)
 	}
 	return r, nil
 }
 
 // errDamaged reports a record without its content. write does not wait for the
-// disk, so that remains after a power loss, which no supervisor survives.
+// disk, so that remains after a power loss. A supervisor of this boot that the record
+// named ends with its takeover window.
 var errDamaged = errors.New("supervisor: damaged record")
 
 // remove removes the record and the socket, unless another supervisor has
