@@ -221,8 +221,14 @@ func (w *world) end() {
 	if w.t.Failed() && w.stderr != nil {
 		w.t.Logf("the last server said:\n%s", w.stderr)
 	}
-	for _, p := range w.processes() {
-		_ = syscall.Kill(p.pid, syscall.SIGKILL)
+	for range 100 { // an agent that is just starting may start another process meanwhile
+		left := w.processes()
+		if len(left) == 0 {
+			break
+		}
+		for _, p := range left {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		}
 	}
 }
 
