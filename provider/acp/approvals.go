@@ -380,7 +380,8 @@ func (ts *turns) decided(m jsonrpc.Message) {
 	}
 	tn.out.Emit(resolved)
 	if f := ts.session.q.live.modeAfterChoice; f != nil {
-		ts.session.chosenMode = cmp.Or(f(a.Question.tool, a.Question.options[resolved.Choice]), ts.session.chosenMode)
+		mode := f(a.Question.tool, a.Question.options[resolved.Choice])
+		ts.emitter.Defer(ts.emitter.Capture(func() { ts.session.settings.set(tn.out, "mode", mode) })...)
 	}
 }
 

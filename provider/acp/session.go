@@ -27,8 +27,6 @@ type session struct {
 	commands []event.AgentCommand
 	settings settings
 
-	chosenMode string // value of the option mode that an answer has set, until the next printed line; see liveQuirks.modeAfterChoice
-
 	asksEach bool // the agent asks before each command, also if it was allowed for the session
 }
 

@@ -68,10 +68,6 @@ func (t *translator) Sent(line []byte, at time.Time) []event.Event {
 func (t *translator) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 	t.out.Begin(at)
 	t.out.EmitDeferred()
-	if mode := t.session.chosenMode; mode != "" {
-		t.session.chosenMode = ""
-		t.session.settings.set(t.turns.out(), "mode", mode)
-	}
 	if t.grow(line) {
 		return t.out.Results()
 	}
