@@ -11,6 +11,43 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
+// A follower reads a conversation of another process.
+type follower struct {
+	t         *testing.T
+	following runnel.Following
+	evs       []event.Event
+}
+
+func follow(t *testing.T, p runnel.Provider, thread string) *follower {
+	t.Helper()
+	f, err := p.(runnel.Follower).Follow(t.Context(), runnel.Conversation{AgentSessionID: thread})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	return &follower{t: t, following: f}
+}
+
+// until reads events until one of them satisfies holds. what describes that event.
+func (f *follower) until(what string, holds func(event.Body) bool) {
+	f.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond) // a following is polled
+	defer tick.Stop()
+	for deadline := time.Now().Add(waitTimeout); ; <-tick.C {
+		if time.Now().After(deadline) {
+			f.t.Fatalf("%s is missing\n%s", what, dump(f.evs))
+		}
+		more, err := f.following.Next(f.t.Context())
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		f.evs = append(f.evs, more...)
+		if slices.ContainsFunc(more, func(ev event.Event) bool { return holds(ev.Body) }) {
+			return
+		}
+	}
+}
+
 // TestFollowedItemsKeepTheirIDs follows a turn of another process whose second
 // command ends before its first one. Codex stores the first one later, with an
 // earlier start.
@@ -24,40 +61,23 @@ func TestFollowedItemsKeepTheirIDs(t *testing.T) {
 		}
 		return started == 2
 	})
-	f, err := r.provider().(runnel.Follower).Follow(t.Context(), runnel.Conversation{AgentSessionID: r.Conn.(*conn).tr.thread})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var evs []event.Event
+	f := follow(t, r.provider(), r.Conn.(*conn).tr.thread)
 	shows := func(output string) {
 		t.Helper()
-		tick := time.NewTicker(50 * time.Millisecond) // the follower is polled
-		defer tick.Stop()
-		for deadline := time.Now().Add(waitTimeout); ; <-tick.C {
-			if time.Now().After(deadline) {
-				t.Fatalf("%q is not shown\n%s", output, dump(evs))
-			}
-			more, err := f.Next(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			evs = append(evs, more...)
-			for _, done := range bodies[event.ItemDone](evs) {
-				if out, ok := done.FinalItem.(event.FunctionCallOutput); ok && out.Output == output {
-					return
-				}
-			}
-		}
+		f.until(output, func(b event.Body) bool {
+			done, _ := b.(event.ItemDone)
+			out, ok := done.FinalItem.(event.FunctionCallOutput)
+			return ok && out.Output == output
+		})
 	}
 	r.Write("early", "")
 	shows("second\n")
 	r.Write("go", "")
 	shows("first\n")
 	r.FinishTurn("")
-	sound(t, evs)
+	sound(t, f.evs)
 	calls := make(map[string]string)
-	for _, done := range bodies[event.ItemDone](evs) {
+	for _, done := range bodies[event.ItemDone](f.evs) {
 		if c, ok := done.FinalItem.(event.FunctionCall); ok {
 			if was := calls[c.CallID]; was != "" {
 				t.Errorf("%s is shown as %s and as %s", c.CallID, was, done.ItemID)
@@ -66,7 +86,7 @@ func TestFollowedItemsKeepTheirIDs(t *testing.T) {
 		}
 	}
 	if len(calls) != 2 {
-		t.Errorf("%d calls, want 2\n%s", len(calls), dump(evs))
+		t.Errorf("%d calls, want 2\n%s", len(calls), dump(f.evs))
 	}
 }
 
@@ -87,32 +107,9 @@ func followReverted(t *testing.T, goesOn bool) {
 	thread := r.Conn.(*conn).tr.thread
 	r.Conn.Close()
 	p := r.provider().(*Provider)
-	f, err := p.Follow(t.Context(), runnel.Conversation{AgentSessionID: thread})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var evs []event.Event
-	until := func(what string, holds func(event.Body) bool) {
-		t.Helper()
-		tick := time.NewTicker(50 * time.Millisecond) // the follower is polled
-		defer tick.Stop()
-		for deadline := time.Now().Add(waitTimeout); ; <-tick.C {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s is missing\n%s", what, dump(evs))
-			}
-			more, err := f.Next(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			evs = append(evs, more...)
-			if slices.ContainsFunc(more, func(ev event.Event) bool { return holds(ev.Body) }) {
-				return
-			}
-		}
-	}
-	until("the first turn", event.Ends)
-	err = p.query(t.Context(), runnel.Options{}, func(a *asker) error {
+	f := follow(t, p, thread)
+	f.until("the first turn", event.Ends)
+	err := p.query(t.Context(), runnel.Options{}, func(a *asker) error {
 		var started struct{ Turn struct{ ID string } }
 		prompt := agentrig.Scenario(calls(shell("echo shown")), fakemodel.Step{Text: "Never.", Hold: "two"})
 		if err := a.ask(methodResume, map[string]any{"threadId": thread, "excludeTurns": true}, nil); err != nil {
@@ -121,7 +118,7 @@ func followReverted(t *testing.T, goesOn bool) {
 		if err := a.ask("turn/start", map[string]any{"threadId": thread, "input": []args{{"type": "text", "text": prompt}}}, &started); err != nil {
 			return err
 		}
-		until("the command", func(b event.Body) bool {
+		f.until("the command", func(b event.Body) bool {
 			done, ok := b.(event.ItemDone)
 			_, isOutput := done.FinalItem.(event.FunctionCallOutput)
 			return ok && isOutput
@@ -137,28 +134,28 @@ func followReverted(t *testing.T, goesOn bool) {
 			if err := a.ask("turn/start", map[string]any{"threadId": thread, "input": []args{{"type": "text", "text": prompt}}}, nil); err != nil {
 				return err
 			}
-			until("the end of the last turn", func(b event.Body) bool {
+			f.until("the end of the last turn", func(b event.Body) bool {
 				done, ok := b.(event.ResponseDone)
 				return ok && done.Status == event.StatusCompleted
 			})
 			return nil
 		}
-		until("the end of the reverted turn", event.Ends)
+		f.until("the end of the reverted turn", event.Ends)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(detail(err))
 	}
-	sound(t, evs)
+	sound(t, f.evs)
 	want := []event.TurnStatus{event.StatusCompleted, event.StatusCancelled}
 	if goesOn {
 		want = append(want, event.StatusCompleted)
 	}
 	var ends []event.TurnStatus
-	for _, done := range bodies[event.ResponseDone](evs) {
+	for _, done := range bodies[event.ResponseDone](f.evs) {
 		ends = append(ends, done.Status)
 	}
 	if !slices.Equal(ends, want) {
-		t.Errorf("the turns ended %v, want %v\n%s", ends, want, dump(evs))
+		t.Errorf("the turns ended %v, want %v\n%s", ends, want, dump(f.evs))
 	}
 }
