@@ -220,10 +220,10 @@ func (p *Process) StdoutFile() *os.File {
 	return nil
 }
 
-// StdinFile returns a duplicate of our end of the child's stdin with
-// Command.ShareStdin, else nil. It is for a process that keeps the input open if
-// this one is killed. CloseStdin ends the input nevertheless. The caller closes
-// it.
+// StdinFile returns a duplicate of our end of the child's stdin if
+// Command.ShareStdin is set, else nil. A process that holds a duplicate keeps the
+// input open when this process is killed. CloseStdin ends the input nevertheless.
+// The caller closes the file.
 func (p *Process) StdinFile() *os.File { return p.shared }
 
 // StderrTail returns the last output of the child on standard error. The text

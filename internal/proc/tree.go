@@ -253,8 +253,8 @@ func (t *tree) sweep() (left int) {
 }
 
 // endGroups kills the process groups of members, except that of the process
-// root. A group is within one session. Each group has a member just before, so its
-// id belongs to no other one.
+// root. A group is within one session. It kills a group only while a member runs,
+// because the system may reuse the id of an empty group.
 func endGroups(members []member, root int) {
 	ended := map[int]bool{1: true, root: true}
 	for _, m := range members {

@@ -153,9 +153,9 @@ func (k Takeover) read() (Record, error) {
 	return r, nil
 }
 
-// errDamaged reports a record without its content. write does not wait for the
-// disk, so that remains after a power loss. A supervisor of this boot that the record
-// named ends with its takeover window.
+// errDamaged reports a record that is empty or cut off. write does not flush the
+// record, so a power loss can leave it so. If its supervisor still runs, that ends
+// when its takeover window has passed.
 var errDamaged = errors.New("supervisor: damaged record")
 
 // remove removes the record and the socket, unless another supervisor has

@@ -695,7 +695,7 @@ func TestAgentRunsBesideUs(t *testing.T) {
 
 // After a power loss, the record of a supervisor may be empty. Its session starts
 // an agent again.
-func TestAgentStartsAfterAPowerLossDamagedItsRecord(t *testing.T) {
+func TestAgentStartsDespiteADamagedRecord(t *testing.T) {
 	for _, content := range []string{"", "\x00\x00\x00", `{"supervisor":`} {
 		k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
 		if err := os.WriteFile(k.record(), []byte(content), 0o600); err != nil {

@@ -97,21 +97,21 @@ func opencodeFloors(env []string, opt runnel.Options) ([]string, error) {
 	return agentconn.SetVariable(agentconn.SetVariable(env, name, string(ofAll)), opencodeContent, string(all)), nil
 }
 
-// askedEdits returns rules that ask before edits outside of the repository and of what
-// runsLater names. opencode does not ask for itself where it found skills of the user,
-// which may have programs. The text is the path of the file from the root of the
-// repository, or from the root of the file system if there is none (1.18.33). An
-// asterisk stands for any characters, also for none and for slashes.
+// askedEdits returns rules that ask before edits outside of the repository, and of
+// protectedPaths. By itself, opencode does not ask where it found skills of the user,
+// which may contain programs. It compares a pattern with the path of the file from the
+// root of the repository, or from the root of the file system if there is no repository
+// (1.18.33). An asterisk matches any characters, including slashes, or none.
 //
-// The file systems of macOS ignore the case of names, and a pattern does not. There,
-// all hidden files are asked about.
+// On macOS, file systems usually ignore the case of names, but patterns do not. There,
+// the rules ask before edits of all hidden files.
 func (o *opencodeOwn) askedEdits(goos string) []permissionRule {
 	fromRoot := func(dir string) string { return strings.TrimPrefix(filepath.ToSlash(dir), "/") }
 	rules := []permissionRule{{"../*", actionAsk}, {fromRoot(o.home) + "/.*", actionAsk}, {fromRoot(o.config) + "/*", actionAsk}}
 	if goos == "darwin" {
 		rules = append(rules, permissionRule{".*", actionAsk}, permissionRule{"*/.*", actionAsk})
 	}
-	for _, name := range runsLater {
+	for _, name := range protectedPaths {
 		if strings.HasSuffix(name, "/") {
 			name += "*"
 		}

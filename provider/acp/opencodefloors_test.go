@@ -122,8 +122,8 @@ func TestAcceptedEditsOfOpencodeAreThoseOfTheRepository(t *testing.T) {
 	}
 }
 
-// Accepted edits are none of files from which programs run code.
-func TestAcceptedEditsOfOpencodeRunNothingLater(t *testing.T) {
+// Accepted edits do not include files from which programs run code.
+func TestOpencodeAsksBeforeEditsOfProtectedPaths(t *testing.T) {
 	own := &opencodeOwn{home: "/home/u", config: "/home/u/.config/opencode"}
 	asks := func(goos, path string) bool {
 		return slices.ContainsFunc(own.askedEdits(goos), func(r permissionRule) bool { return matches(path, r.pattern) })

@@ -47,7 +47,7 @@ func TestApprovedPlanOfQwenDoesNotRestoreTheModeInWhichItStarts(t *testing.T) {
 
 // Gemini CLI does not report that it changes its mode when a plan is approved, when
 // the model may make one, or when an edit is allowed for the session.
-func TestModeOfGeminiIsThatInForce(t *testing.T) {
+func TestReportedModeOfGeminiIsInForce(t *testing.T) {
 	eachOf(t, []string{"gemini"}, func(t *testing.T, r *rig) {
 		r.Open()
 		modes := func(choice string, steps ...fakemodel.Step) (out []string) {
@@ -90,8 +90,8 @@ func TestModeOfGeminiIsThatInForce(t *testing.T) {
 	})
 }
 
-// An option of the agent can end the mode plan alone. No permission mode has these
-// settings then, and the session must not be said to be in plan.
+// A client can end plan mode by changing only an option of the agent. The settings then
+// belong to no permission mode, and the session must not be reported as in plan mode.
 func TestOptionOfTheAgentEndsPlanMode(t *testing.T) {
 	eachOf(t, []string{"codex-acp"}, func(t *testing.T, r *rig) {
 		r.Opt.PermissionMode = runnel.ModePlan

@@ -39,8 +39,8 @@ type startupQuirks struct {
 	acceptEdits func(env []string, dir string) ([]string, error)
 	// bypass lists settings that make the agent run tools without asking.
 	bypass []setting
-	// mayBypass lists settings of which Runnel does not know what the agent does
-	// without asking. It has the beginnings of their values.
+	// mayBypass lists settings with which the agent may run tools without asking;
+	// Runnel cannot tell. Their values are prefixes.
 	mayBypass []setting
 	// notFoundText is the agent's error text for an unknown conversation, if
 	// isNotFound does not recognise it.
@@ -215,11 +215,11 @@ type liveQuirks struct {
 	output func(c *call) (string, *int)
 	// wholeFiles means that the texts of a diff are whole files.
 	wholeFiles bool
-	// modeAfter returns the value of the option mode that a completed call set. It
-	// returns "" if the call set none. It is for agents that do not report that.
+	// modeAfter returns the value that a completed call gave to the option mode, or
+	// "" if it did not change it. It is for agents that do not report the change.
 	modeAfter func(c *call) string
-	// modeAfterChoice returns the same for an option of the agent with which a person
-	// has answered its question about a tool.
+	// modeAfterChoice returns the same for the answer to a question about a tool.
+	// option is the agent's id of the answer.
 	modeAfterChoice func(tool, option string) string
 	// invalid reports whether a call that the agent reports as completed did
 	// not run.

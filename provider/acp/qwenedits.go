@@ -13,7 +13,7 @@ import (
 // then runs in its mode default, with rules that allow edits in the folder.
 
 // qwenAcceptEdits returns env, changed so that Qwen Code asks about no edit in dir,
-// except of what runsLater names. A rule that allows compares paths by their text.
+// except of protectedPaths. A rule that allows compares paths by their text.
 // A rule that asks comes first and also follows links, so it covers what a link in
 // the folder leads to. In its mode plan, Qwen Code would make the allowed edits
 // nevertheless, so the model cannot enter that mode.
@@ -40,8 +40,8 @@ func editRules(dir string) (allow, ask []string) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil && real != dir {
 		folders = append(folders, real)
 	}
-	names := make([]string, len(runsLater))
-	for i, name := range runsLater {
+	names := make([]string, len(protectedPaths))
+	for i, name := range protectedPaths {
 		name = strings.TrimSuffix(name, "/")
 		if name == ".qwen" {
 			name += "/!(worktrees)" // worktrees of Qwen Code are in .qwen/worktrees

@@ -115,7 +115,7 @@ func (f *following) read() (all []event.Event, err error) {
 			}
 		}
 		if err != nil && len(all) > 0 {
-			return all, nil // they are not returned again; the next read fails the same way
+			return all, nil // no later read returns them; the error comes again
 		}
 		if err != nil {
 			return nil, err
@@ -125,9 +125,9 @@ func (f *following) read() (all []event.Event, err error) {
 	return all, nil
 }
 
-// isReverted reports whether the conversation no longer has the turn that ran: it has a
-// later turn instead, or has listed the turn before as its last one for some time. An
-// empty list does not tell.
+// isReverted reports whether the conversation no longer has the running turn: its list
+// has a later turn instead, or has ended with an earlier turn for some time. An empty
+// list proves nothing, because Codex may not have filled it yet.
 func (f *following) isReverted(turns []nativeTurn) bool {
 	if f.running == nil || slices.ContainsFunc(turns, func(tn nativeTurn) bool { return tn.ID == f.running.ID }) {
 		f.missing = time.Time{}

@@ -8,8 +8,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// The option sandbox can end the mode plan alone. No permission mode has these
-// settings then, and the session must not be said to be in plan.
+// A client can end plan mode by changing only the option sandbox. The settings then
+// belong to no permission mode, and the session must not be reported as in plan mode.
 func TestOptionSandboxEndsPlanMode(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{workspace: "default", readOnly: ""} {
@@ -36,8 +36,8 @@ func TestOptionSandboxEndsPlanMode(t *testing.T) {
 	}
 }
 
-// Options that were changed alone make another mode of plan, and never one that
-// promises more questions than the agent asks.
+// If an option is changed alone in plan mode, the session reports another mode. That
+// mode must not promise more questions than the agent asks.
 func TestModeOfOptionsThatWereChangedInPlan(t *testing.T) {
 	for s, want := range map[mode]runnel.PermissionMode{
 		{onRequest, readOnly, true}:   runnel.ModePlan,

@@ -77,8 +77,8 @@ var modeLabels = map[string]string{
 }
 
 // permissionMode returns the permission mode that the settings correspond to;
-// "" if there is none. Without a sandbox that denies writing, plan is not the mode
-// plan: then the other settings count.
+// "" if there is none. Plan mode needs the read-only sandbox; with another one, the
+// other settings decide.
 func (s *settings) permissionMode() string {
 	m, box := mode{s.Approval, s.Sandbox, s.Plan}, runnel.SandboxOff
 	if s.Sandbox == external {

@@ -123,7 +123,7 @@ func TestLockOnOtherFileSystemIsNoWriter(t *testing.T) {
 
 // A file of btrfs has another device than its mount, which the kernel reports for
 // locks. Without a known mount, the inode alone decides.
-func TestLockIsLookedUpByTheDeviceOfTheMount(t *testing.T) {
+func TestLockOwnersAreFoundByTheDeviceOfTheMount(t *testing.T) {
 	const mounts = "22 1 254:1 / / rw - ext4 /dev/vda1 rw\n31 22 0:45 /home /home rw,relatime shared:9 - btrfs /dev/vdb rw\n"
 	const locks = "1: FLOCK  ADVISORY  WRITE 12 00:2d:77 0 EOF\n2: FLOCK  ADVISORY  WRITE 13 fe:01:77 0 EOF\n3: FLOCK  ADVISORY  WRITE 14 fe:01:78 0 EOF\n"
 	for id, want := range map[uint64]string{31: "00:2d", 22: "fe:01", 5: ""} {

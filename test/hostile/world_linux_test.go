@@ -10,10 +10,10 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// TestWorldLeavesSupervisorsOfOtherProgramsAlone has a refused session, which
-// has no id, in a world. Supervisors of programs that use the library have no
-// session in their command line. The tests of other packages start such
-// supervisors at the same time, and a world ends all its processes.
+// TestWorldLeavesSupervisorsOfOtherProgramsAlone adds a refused session, which
+// has no id, to a world. A world kills its processes when it ends. The tests of
+// other packages run at the same time and use the library, whose supervisors have
+// no session in their command line. They must not count as the world's.
 func TestWorldLeavesSupervisorsOfOtherProgramsAlone(t *testing.T) {
 	w := newWorld(t, nil, "60s") // first, since no older process is one of a world
 	dir := t.TempDir()

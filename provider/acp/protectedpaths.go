@@ -1,9 +1,9 @@
 package acp
 
-// runsLater lists files, and folders with a slash, from which programs run code or
-// take settings. Qwen Code and opencode ask about edits of them even with accepted
-// edits.
-var runsLater = []string{
+// protectedPaths lists files, and folders (with a slash at the end), from which
+// programs run code or take settings. Even with accepted edits, Qwen Code and opencode
+// ask before they edit them.
+var protectedPaths = []string{
 	".git", ".git/", ".gitmodules", ".gitconfig", ".qwen/",
 	".agents/", ".claude/", ".codex/", ".copilot/", ".gemini/", ".opencode/", ".runnel/", ".mcp.json", "opencode.json", "opencode.jsonc",
 	".github/agents/", ".github/copilot/", ".github/extensions/", ".github/hooks/", ".github/lsp.json", ".github/mcp.json",
