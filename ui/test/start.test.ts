@@ -1,9 +1,10 @@
 // @vitest-environment jsdom
 
-// A new session: its creation together with its first prompt.
+// A new session: its creation together with its first prompt, and forks.
 
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { begin, likeliest } from "../src/model/begin";
+import { fork, useStore } from "../src/model/store";
 import { parseStatus } from "../src/wire/parse";
 import type { SessionStatus } from "../src/wire/types";
 
@@ -57,6 +58,28 @@ it("creates another session after an error, or with other choices", async () => 
   expect((await begin(beginning("/b"), "text", [])).id).toBe("two");
   const keys = requests.filter((r) => r.path.endsWith("/create")).map((r) => r.key);
   expect(new Set(keys).size).toBe(3);
+});
+
+it("makes one fork, however often a response is lost", async () => {
+  answers = [lost, ok({ sessionId: "copy" }), ok({ sessionId: "second" })];
+  expect(await fork("one", "t1")).toBe(false);
+  expect(await fork("one", "t1")).toBe(true);
+  expect(await fork("one", "t1")).toBe(true);
+  const [first, again, second] = requests.map((r) => r.key);
+  expect(first).toMatch(/^[0-9a-f-]{36}$/);
+  expect(again).toBe(first);
+  expect(second).not.toBe(first);
+});
+
+it("does not take a fork of an earlier end for one of the present end", async () => {
+  answers = [lost, ok({ sessionId: "copy" })];
+  const status = (lastSeq: number) => parseStatus({ sessionId: "one", cliType: "script", lastSeq });
+  const at = (lastSeq: number) => new Map([["one", status(lastSeq) as SessionStatus]]);
+  useStore.setState({ sessions: at(3) });
+  expect(await fork("one")).toBe(false);
+  useStore.setState({ sessions: at(5) });
+  expect(await fork("one")).toBe(true);
+  expect(requests[1]?.key).not.toBe(requests[0]?.key);
 });
 
 it("expects the commands of the newest session in the same folder", () => {

@@ -1,9 +1,9 @@
 // The beginning of a session: what a person has chosen for it, and its creation
 // together with its first prompt.
 
-import { ApiError } from "../wire/error";
 import { api } from "../wire/http";
 import type { Agent, AgentCommand, Options, SessionStatus } from "../wire/types";
+import { once } from "./once";
 import { sendPrompt } from "./store";
 
 /** What a person has chosen for the next session. It survives a reload. */
@@ -21,7 +21,6 @@ export interface Beginning {
   options: Options;
 }
 
-let creating: { is: string; key: string | undefined } | undefined; // requested without a response
 let waiting: { is: string; id: string } | undefined; // created, but its first prompt was not accepted
 
 /**
@@ -34,23 +33,12 @@ export async function begin(
   uploads: readonly string[],
 ): Promise<{ id: string; warnings: string[] }> {
   const is = JSON.stringify(b);
-  const id = waiting?.is === is ? waiting.id : await create(b, is);
+  const id =
+    waiting?.is === is ? waiting.id : await once(is, (key) => api.create(b.cliType, b.dir, b.options, key));
   waiting = { is, id };
   const { warnings } = await sendPrompt(id, content, false, uploads);
   waiting = undefined;
   return { id, warnings };
-}
-
-async function create(b: Beginning, is: string): Promise<string> {
-  if (creating?.is !== is) creating = { is, key: crypto.randomUUID?.() };
-  try {
-    const id = await api.create(b.cliType, b.dir, b.options, creating.key);
-    creating = undefined;
-    return id;
-  } catch (e) {
-    if (!(e instanceof ApiError && e.status === 0)) creating = undefined;
-    throw e;
-  }
 }
 
 /**

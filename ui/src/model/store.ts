@@ -8,6 +8,7 @@ import { proof, proofHolds } from "../wire/proof";
 import { Link, type LinkStatus } from "../wire/socket";
 import type { Agent, Frame, Project, SessionStatus } from "../wire/types";
 import { load, save } from "./keep";
+import { once } from "./once";
 import { go } from "./routes";
 import { empty, prepend, reduce, resumeFrom, type Transcript } from "./transcript";
 import { sendOnce } from "./unanswered";
@@ -477,7 +478,9 @@ export async function archive(id: string, archived: boolean) {
  */
 export async function fork(id: string, turn?: string): Promise<boolean> {
   const done = await attempt(async () => {
-    const { sessionId, draft } = await api.fork(id, turn);
+    const after = turn ?? get().sessions.get(id)?.lastSeq;
+    const request = JSON.stringify(["fork", id, after]);
+    const { sessionId, draft } = await once(request, (key) => api.fork(id, turn, key));
     if (draft) save(`draft.${sessionId}`, draft);
     await tell(sessionId);
     go({ at: "session", id: sessionId });

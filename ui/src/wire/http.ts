@@ -154,7 +154,8 @@ async function request(
 const unexplained = (res: Response) =>
   new ApiError("INTERNAL", `The server responded with status ${res.status} and no message.`, res.status);
 
-const post = (path: string, body: unknown) => call("POST", path, JSON.stringify(body));
+const post = (path: string, body: unknown, key?: string) =>
+  call("POST", path, JSON.stringify(body), key ? { "Idempotency-Key": key } : {});
 const queued = (id: string, turnId: string) => `${session(id)}/queue/${encodeURIComponent(turnId)}`;
 const session = (id: string) => `/api/session/${encodeURIComponent(id)}`;
 
@@ -241,9 +242,9 @@ export const api = {
    * session.
    */
   async create(cliType: string, projectDir: string, options: Options, key?: string): Promise<string> {
-    const body = JSON.stringify({ cliType, projectDir, options });
-    const headers: Record<string, string> = key ? { "Idempotency-Key": key } : {};
-    const v = (await call("POST", "/api/session/create", body, headers)) as { sessionId?: unknown };
+    const v = (await post("/api/session/create", { cliType, projectDir, options }, key)) as {
+      sessionId?: unknown;
+    };
     if (typeof v.sessionId !== "string")
       throw new ApiError("INTERNAL", "The server’s response has no session id.", 0);
     return v.sessionId;
@@ -323,10 +324,14 @@ export const api = {
   /**
    * Creates a session that continues after a turn, or after the last one. The
    * draft is the beginning of its first prompt; it is empty if the agent itself
-   * goes back to the turn.
+   * goes back to the turn. A repeated request with the same key makes no second
+   * fork.
    */
-  async fork(id: string, turnId?: string): Promise<{ sessionId: string; draft: string }> {
-    const v = (await post(`${session(id)}/fork`, { turnId })) as { sessionId?: unknown; draft?: unknown };
+  async fork(id: string, turnId?: string, key?: string): Promise<{ sessionId: string; draft: string }> {
+    const v = (await post(`${session(id)}/fork`, { turnId }, key)) as {
+      sessionId?: unknown;
+      draft?: unknown;
+    };
     if (typeof v.sessionId !== "string")
       throw new ApiError("INTERNAL", "The server’s response has no session id.", 0);
     return { sessionId: v.sessionId, draft: typeof v.draft === "string" ? v.draft : "" };
