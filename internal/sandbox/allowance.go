@@ -66,7 +66,13 @@ func (a Allowance) Refuse(protected []string) error {
 }
 
 // refuse is [Allowance.Refuse] for a guard.
-func (g guard) refuse(a Allowance) error { return g.widened().check(a) }
+func (g guard) refuse(a Allowance) error {
+	g = g.widened()
+	if p := g.otherwise(a.Path, nil); p != "" {
+		return exposed(a.Path, p)
+	}
+	return g.check(a)
+}
 
 // widened returns the guard for allowances. It knows more protected paths than
 // that of a session's directory, because the output of an agent can be the

@@ -42,6 +42,9 @@ func (b Box) check() (g guard, dirs []string, err error) {
 				return g, nil, &ExposedError{Dir: dir, Protected: p, Obeyed: true}
 			}
 		}
+		if p := g.withHomeOf(dir).otherwise(dir, obeyed); p != "" {
+			return g, nil, &ExposedError{Dir: dir, Protected: p}
+		}
 	}
 	return g, dirs, nil
 }
@@ -108,6 +111,9 @@ func (b Box) mounts(dirs []string, g guard, git gitRule) (*mounts, error) {
 		return nil, err
 	}
 	m.hideProtected(g)
+	if git == protectGit { // Landlock does not hide a part of a directory
+		return m, m.spelled()
+	}
 	return m, nil
 }
 

@@ -37,6 +37,10 @@ func TestMain(m *testing.M) {
 		mountAndCheck(os.Args[2:])
 		os.Exit(0)
 	}
+	if len(os.Args) > 1 && os.Args[1] == spellRole {
+		mountAndCompare(os.Args[2:])
+		os.Exit(0)
+	}
 	if len(os.Args) > 1 && os.Args[1] == renameRole {
 		if os.Rename(os.Args[2], os.Args[3]) != nil {
 			os.Exit(1)

@@ -55,6 +55,19 @@ func TestSandboxIsRefusedNotIgnored(t *testing.T) {
 			t.Errorf("%s: %d %s %s", c.name, code, id, message)
 		}
 	}
+	git := filepath.Join(w.home.Project, ".git")
+	if out, err := exec.Command("git", "init", "-q", w.home.Project).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.Link(filepath.Join(git, "config"), filepath.Join(git, "CONFIG")); err != nil { // as on a file system that ignores case
+		t.Fatal(err)
+	}
+	if id, code, message := w.create(project(nil)); code != http.StatusUnprocessableEntity || !strings.Contains(message, "ignores the case of names") {
+		t.Errorf("settings of git with a name in another case: %d %s %s", code, id, message)
+	}
+	if err := os.RemoveAll(git); err != nil {
+		t.Fatal(err)
+	}
 	script := *w
 	script.agent.Name = "script"
 	if _, code, message := script.create(project(nil)); code < 400 || !strings.Contains(message, "does not support this option") {
