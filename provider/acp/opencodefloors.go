@@ -66,7 +66,7 @@ func opencodeFloors(env []string, opt runnel.Options) ([]string, error) {
 		return nil, runnel.Fail(runnel.SessionCreateFailed, "Runnel cannot read all of "+text.OneLine(own.unread, 500)+", which can have permissions of opencode, because it is too large. Make it smaller.")
 	}
 	if opt.PermissionMode == runnel.ModeAcceptEdits {
-		floors = strictest(floors, permissions{{tools: "edit", rules: own.askedEdits(runtime.GOOS)}})
+		floors = strictest(floors, permissions{{tools: "edit", rules: own.askedEdits(runtime.GOOS == "darwin" || ignoresCase(opt.Dir))}})
 	}
 	floors = strict(floors)
 	ofAll := given.merge(behind(floors, own.ofAll())).json()
@@ -103,19 +103,19 @@ func opencodeFloors(env []string, opt runnel.Options) ([]string, error) {
 // root of the repository, or from the root of the file system if there is no repository
 // (1.18.33). An asterisk matches any characters, including slashes, or none.
 //
-// On macOS, file systems usually ignore the case of names, but patterns do not. There,
-// the rules ask before edits of all hidden files.
-func (o *opencodeOwn) askedEdits(goos string) []permissionRule {
+// Some file systems ignore the case of names, usually those of macOS, but patterns do
+// not. There, the rules ask before edits of all hidden files.
+func (o *opencodeOwn) askedEdits(anyCase bool) []permissionRule {
 	fromRoot := func(dir string) string { return strings.TrimPrefix(filepath.ToSlash(dir), "/") }
 	rules := []permissionRule{{"../*", actionAsk}, {fromRoot(o.home) + "/.*", actionAsk}, {fromRoot(o.config) + "/*", actionAsk}}
-	if goos == "darwin" {
+	if anyCase {
 		rules = append(rules, permissionRule{".*", actionAsk}, permissionRule{"*/.*", actionAsk})
 	}
 	for _, name := range protectedPaths {
 		if strings.HasSuffix(name, "/") {
 			name += "*"
 		}
-		if goos != "darwin" || name[0] != '.' {
+		if !anyCase || name[0] != '.' {
 			rules = append(rules, permissionRule{"*" + name, actionAsk})
 		}
 	}

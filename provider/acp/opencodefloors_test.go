@@ -125,8 +125,8 @@ func TestAcceptedEditsOfOpencodeAreThoseOfTheRepository(t *testing.T) {
 // Accepted edits do not include files from which programs run code.
 func TestOpencodeAsksBeforeEditsOfProtectedPaths(t *testing.T) {
 	own := &opencodeOwn{home: "/home/u", config: "/home/u/.config/opencode"}
-	asks := func(goos, path string) bool {
-		return slices.ContainsFunc(own.askedEdits(goos), func(r permissionRule) bool { return matches(path, r.pattern) })
+	asks := func(anyCase bool, path string) bool {
+		return slices.ContainsFunc(own.askedEdits(anyCase), func(r permissionRule) bool { return matches(path, r.pattern) })
 	}
 	for want, paths := range map[bool][]string{
 		true: {
@@ -136,17 +136,33 @@ func TestOpencodeAsksBeforeEditsOfProtectedPaths(t *testing.T) {
 		false: {"made", "sub/made", "src/App.tsx", "style.css", "index.html", "package.json", "src/git/made", "opencode.md", "home/u/project/made.swift"},
 	} {
 		for _, path := range paths {
-			for _, goos := range []string{"linux", "darwin", "windows"} {
-				if asks(goos, path) != want {
-					t.Errorf("%s, %s: asked about %t, want %t", goos, path, !want, want)
+			for _, anyCase := range []bool{false, true} {
+				if asks(anyCase, path) != want {
+					t.Errorf("%t, %s: asked about %t, want %t", anyCase, path, !want, want)
 				}
 			}
 		}
 	}
 	for _, path := range []string{".gitignore", ".github/workflows/made.yml", "sub/.GIT/config"} {
-		if asks("linux", path) || !asks("darwin", path) { // macOS ignores the case
-			t.Errorf("%s: asked about %t on Linux and %t on macOS", path, asks("linux", path), asks("darwin", path))
+		if asks(false, path) || !asks(true, path) {
+			t.Errorf("%s: asked about %t with case and %t without", path, asks(false, path), asks(true, path))
 		}
+	}
+}
+
+// On Linux, a folder can also be on a file system that ignores the case of names, such as
+// one of Windows. Two names of one file stand for such a file system here.
+func TestOpencodeAsksBeforeEditsOfProtectedPathsInAnyCase(t *testing.T) {
+	r := newRig(t, "opencode")
+	r.git(r.Home.Project, "init", "-q")
+	r.put(r.File("made.txt"), "made\n")
+	if err := os.Link(r.File("made.txt"), r.File("MADE.TXT")); err != nil {
+		t.Fatal(err)
+	}
+	r.Opt.PermissionMode = runnel.ModeAcceptEdits
+	r.Open()
+	for path, want := range map[string]int{".GIT/hooks/pre-commit": 1, ".Mcp.json": 1, "sub/.ENV": 1, "sub/new.txt": 0} {
+		r.asks(want, r.words().Write(r.File(path), "written\n"))
 	}
 }
 
