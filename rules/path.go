@@ -80,7 +80,8 @@ func (l location) copies(folder string) bool {
 
 // touches reports whether a path of a call is the folder of a deny rule or lies
 // in it. It also compares the folders on disk, because a file system may know a
-// folder by several names, such as in upper and lower case.
+// folder by several names, such as in upper and lower case. If the folder does not
+// exist, touches cannot know whether its name in another case is the same one.
 func (a *action) touches(folder string) tri {
 	if len(a.paths) == 0 {
 		return unknown
@@ -98,8 +99,21 @@ func (a *action) touches(folder string) tri {
 		if subpath.Within(l.real, folder) || a.existing(l.real).below(folder) || l.copies(folder) || l.original != "" && a.existing(l.original).below(folder) {
 			return yes
 		}
+		if inOtherCase(l.real, folder) || inOtherCase(l.original, folder) {
+			found = unknown
+		}
 	}
 	return found
+}
+
+// inOtherCase reports whether path, in another case, is in a folder that does not
+// exist.
+func inOtherCase(path, folder string) bool {
+	if len(path) < len(folder) || !strings.EqualFold(path[:len(folder)], folder) || len(path) > len(folder) && path[len(folder)] != filepath.Separator {
+		return false
+	}
+	_, err := os.Lstat(folder)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // below reports whether f, or a folder above it, is the same file on disk as

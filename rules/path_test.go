@@ -118,3 +118,30 @@ func TestFileWithSeveralNamesIsAskedAbout(t *testing.T) {
 		t.Errorf("a rule that denies: denied %t, ask %t, want a question", denied, ask)
 	}
 }
+
+// A file system may ignore the case of names. Whether it does cannot be seen while the
+// folder of a rule does not exist, so a person decides.
+func TestMissingFolderInOtherCaseIsAskedAbout(t *testing.T) {
+	dir := realDir(t)
+	list := []store.Rule{allow(store.RuleEdit, dir), deny(store.RuleEdit, filepath.Join(dir, "secret"))}
+	for _, c := range []struct {
+		path        string
+		denied, ask bool
+	}{
+		{"secret/a", true, false},
+		{"SECRET/a", false, true},
+		{"Secret", false, true},
+		{"SECRETS/a", false, false},
+		{"other/SECRET", false, false},
+	} {
+		if denied, ask := judged(t, list, call(dir, "Write", args{"file_path": filepath.Join(dir, c.path)})); denied != c.denied || ask != c.ask {
+			t.Errorf("%s: denied %t, ask %t", c.path, denied, ask)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "secret"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if denied, ask := judged(t, list, call(dir, "Write", args{"file_path": filepath.Join(dir, "SECRET/a")})); denied || ask {
+		t.Errorf("another folder: denied %t, ask %t", denied, ask)
+	}
+}
