@@ -5,8 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"unicode"
+
+	"github.com/runnel-dev/runnel/internal/subpath"
 )
 
 // A file system may know one file by several names, such as in upper and lower
@@ -84,8 +84,8 @@ func (s stats) way(path string) (out []string) {
 	}
 }
 
-// spelled fails if the agent could reach a path in a writable directory by a name in
-// another spelling. The kernel would not show the mount there, but the file itself:
+// spelled fails if the agent could reach a path in a writable directory by its name in
+// another case. The kernel would not show the mount there, but the file itself:
 // many file systems that ignore case do so without the kernel's knowledge, such as
 // those of Windows in WSL, of macOS in a container, and of servers.
 func (m *mounts) spelled() error {
@@ -93,28 +93,12 @@ func (m *mounts) spelled() error {
 		if e.kind == link || m.over(filepath.Dir(e.path)).kind != writable {
 			continue
 		}
-		dir, name := filepath.Split(e.path)
-		is, err := os.Lstat(e.path)
-		if err != nil {
-			continue
-		}
-		if other, err := os.Lstat(dir + otherCase(name)); otherCase(name) != name && err == nil && os.SameFile(is, other) {
+		if other, same := subpath.InOtherCase(e.path); same {
 			return &Error{
-				Why: e.path + " is also " + otherCase(name) + ", so a sandbox cannot protect it: this file system ignores the case of names, or there are two names",
+				Why: e.path + " is also " + filepath.Base(other) + ", so a sandbox cannot protect it: this file system ignores the case of names, or there are two names",
 				Fix: "Move the folder to a file system that does not.",
 			}
 		}
 	}
 	return nil
-}
-
-// otherCase returns name with capital letters for small ones, and the other way
-// round.
-func otherCase(name string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsUpper(r) {
-			return unicode.ToLower(r)
-		}
-		return unicode.ToUpper(r)
-	}, name)
 }

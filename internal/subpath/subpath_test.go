@@ -1,6 +1,7 @@
 package subpath_test
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -39,6 +40,31 @@ func TestWithinComparesWholeNames(t *testing.T) {
 	} {
 		if got := subpath.Within(filepath.FromSlash(tt.path), filepath.FromSlash(tt.root)); got != tt.want {
 			t.Errorf("Within(%q, %q) is %v", tt.path, tt.root, got)
+		}
+	}
+}
+
+func TestNameInOtherCaseIsComparedByItsFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "Config")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := filepath.Join(dir, "cONFIG")
+	_, err := os.Lstat(want)
+	ignored := err == nil // by the file system of this machine
+	if other, same := subpath.InOtherCase(file); other != want || same != ignored {
+		t.Errorf("%s, %v", other, same)
+	}
+	if err := os.Link(file, want); err != nil && !ignored {
+		t.Fatal(err)
+	}
+	if other, same := subpath.InOtherCase(file); other != want || !same {
+		t.Errorf("%s, %v", other, same)
+	}
+	for _, path := range []string{filepath.Join(dir, "1.2"), filepath.Join(dir, "missing")} {
+		if other, same := subpath.InOtherCase(path); same {
+			t.Errorf("%s is %s", path, other)
 		}
 	}
 }

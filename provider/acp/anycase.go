@@ -3,8 +3,8 @@ package acp
 import (
 	"os"
 	"path/filepath"
-	"strings"
-	"unicode"
+
+	"github.com/runnel-dev/runnel/internal/subpath"
 )
 
 // maxSpelled bounds the names in a folder that ignoresCase tries.
@@ -28,23 +28,10 @@ func ignoresCase(dir string) bool {
 		names, _ := d.Readdirnames(maxSpelled)
 		d.Close()
 		for _, path := range append(names, ".git", filepath.Join("..", filepath.Base(at))) {
-			if hasOtherCase(at, path) {
+			if _, same := subpath.InOtherCase(filepath.Join(at, path)); same {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-// hasOtherCase reports whether name, in dir, is also the name in the other case.
-func hasOtherCase(dir, name string) bool {
-	other := strings.Map(func(r rune) rune {
-		if unicode.IsUpper(r) {
-			return unicode.ToLower(r)
-		}
-		return unicode.ToUpper(r)
-	}, name)
-	is, err := os.Lstat(filepath.Join(dir, name))
-	also, err2 := os.Lstat(filepath.Join(dir, other))
-	return other != name && err == nil && err2 == nil && os.SameFile(is, also)
 }
