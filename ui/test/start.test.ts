@@ -5,6 +5,7 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { begin, likeliest } from "../src/model/begin";
 import { fork, useStore } from "../src/model/store";
+import { ApiError } from "../src/wire/error";
 import { parseStatus } from "../src/wire/parse";
 import type { SessionStatus } from "../src/wire/types";
 
@@ -30,26 +31,34 @@ const lost = () => {
 };
 const beginning = (dir: string) => ({ cliType: "script", dir, options: {} });
 
-it("creates one session, however often a response is lost", async () => {
-  const b = beginning("/lost");
-  answers = [lost, ok({ sessionId: "one" }), lost, ok({ turnId: "t" })];
-  await expect(begin(b, "text", [])).rejects.toThrow();
-  await expect(begin(b, "text", [])).rejects.toThrow();
-  expect(await begin(b, "text", [])).toEqual({ id: "one", warnings: [] });
-  const paths = requests.map((r) => r.path);
-  expect(paths).toEqual([
-    "/api/session/create",
-    "/api/session/create",
-    "/api/session/one/send",
-    "/api/session/one/send",
-  ]);
-  expect(requests[0]?.key).toMatch(/^[0-9a-f-]{36}$/);
-  expect(requests[1]?.key).toBe(requests[0]?.key);
+// A reverse proxy responds in this way if the server's own response is lost, and
+// the body of a response can be cut off.
+const lostBehindProxy = () => new Response("<p>Bad gateway", { status: 502 });
+const cut = () => new Response(new ReadableStream({ start: (c) => c.error(new TypeError("cut")) }));
 
-  answers = [ok({ sessionId: "two" }), ok({ turnId: "t" })];
-  expect((await begin(b, "text", [])).id).toBe("two");
-  expect(requests.at(-2)?.key).not.toBe(requests[0]?.key);
-});
+it.each([lost, lostBehindProxy, cut])(
+  "creates one session, however often a response is lost: %o",
+  async (lost) => {
+    const b = beginning("/lost");
+    answers = [lost, ok({ sessionId: "one" }), lost, ok({ turnId: "t" })];
+    await expect(begin(b, "text", [])).rejects.toThrow(ApiError);
+    await expect(begin(b, "text", [])).rejects.toThrow(ApiError);
+    expect(await begin(b, "text", [])).toEqual({ id: "one", warnings: [] });
+    const paths = requests.map((r) => r.path);
+    expect(paths).toEqual([
+      "/api/session/create",
+      "/api/session/create",
+      "/api/session/one/send",
+      "/api/session/one/send",
+    ]);
+    expect(requests[0]?.key).toMatch(/^[0-9a-f-]{36}$/);
+    expect(requests[1]?.key).toBe(requests[0]?.key);
+
+    answers = [ok({ sessionId: "two" }), ok({ turnId: "t" })];
+    expect((await begin(b, "text", [])).id).toBe("two");
+    expect(requests.at(-2)?.key).not.toBe(requests[0]?.key);
+  },
+);
 
 it("creates another session after an error, or with other choices", async () => {
   answers = [refused, ok({ sessionId: "one" }), refused, ok({ sessionId: "two" }), ok({ turnId: "t" })];

@@ -33,6 +33,13 @@ describe("a prompt", () => {
     expect(got[3]?.turnId).not.toBe(got[0]?.turnId);
   });
 
+  it("keeps its turn after an answer that need not be the server’s own", async () => {
+    const { got, send } = server(502, 504, 500);
+    for (let i = 0; i < 3; i++) await expect(sendOnce(hello, send)).rejects.toThrow("no");
+    await sendOnce(hello, send);
+    expect(new Set(got.map((p) => p.turnId)).size).toBe(1);
+  });
+
   it("gets another turn after an answer, and with other words", async () => {
     const { got, send } = server(409, 0);
     await expect(sendOnce(hello, send)).rejects.toThrow("no");

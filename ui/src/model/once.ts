@@ -1,7 +1,7 @@
 // Requests that make something new, such as a session. If no response arrives,
 // the server may have done what they ask for.
 
-import { ApiError } from "../wire/error";
+import { isRefusal } from "../wire/error";
 
 const keys = new Map<string, string>(); // of requests without a response, by what they ask for
 
@@ -18,7 +18,7 @@ export async function once<T>(request: string, send: (key: string | undefined) =
     keys.delete(request);
     return response;
   } catch (e) {
-    if (!(e instanceof ApiError && e.status === 0)) keys.delete(request);
+    if (isRefusal(e)) keys.delete(request);
     throw e;
   }
 }

@@ -1,8 +1,8 @@
-// Prompts that were sent without a response. The server may have received them,
-// so they keep their turn id: a repeated request does not start a second turn.
-// They survive a reload of the tab, which can cut off a request.
+// Prompts that were sent without a response of the server. It may have received
+// them, so they keep their turn id: a repeated request does not start a second
+// turn. They survive a reload of the tab, which can cut off a request.
 
-import { ApiError } from "../wire/error";
+import { isRefusal } from "../wire/error";
 import type { Sent } from "../wire/http";
 import { loadOfTab, saveOfTab } from "./keep";
 
@@ -57,7 +57,7 @@ export async function sendOnce(prompt: Prompt, send: (p: Prompt) => Promise<Sent
     change((all) => all.delete(key));
     return sent;
   } catch (e) {
-    if (!(e instanceof ApiError && e.status === 0)) change((all) => all.delete(key));
+    if (isRefusal(e)) change((all) => all.delete(key));
     throw e;
   }
 }

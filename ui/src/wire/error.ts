@@ -26,3 +26,10 @@ export class ApiError extends Error {
     super(message);
   }
 }
+
+/**
+ * Whether an error says that the server did not do what a request asked for.
+ * Other errors leave that open: a reverse proxy answers with a status of 500 or
+ * more if it lost the server's own response.
+ */
+export const isRefusal = (e: unknown): boolean => e instanceof ApiError && e.status >= 400 && e.status < 500;

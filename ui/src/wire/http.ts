@@ -74,7 +74,12 @@ async function call(
   headers: Record<string, string> = {},
 ): Promise<unknown> {
   const res = await authorized(method, path, body, headers);
-  const text = await res.text();
+  let text: string;
+  try {
+    text = await res.text();
+  } catch {
+    throw new ApiError("UNREACHABLE", "The server’s response was cut off. Is it running?", 0);
+  }
   try {
     return text === "" ? {} : parseJSON(text);
   } catch {
