@@ -259,6 +259,9 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 		}
 	}
 	args = slices.Concat(args, p.agent.quirks().startup.alwaysArgs)
+	if !opt.Trusted {
+		args = slices.Concat(args, p.agent.quirks().startup.untrustedArgs)
+	}
 	env = withPassword(env, p.agent.quirks().startup.password)
 	if f := p.agent.quirks().startup.noGoals; f != nil {
 		env = f(env)

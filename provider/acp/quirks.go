@@ -114,6 +114,9 @@ type startupQuirks struct {
 	ownTemp bool
 	// alwaysArgs are further arguments, with which the agent always starts.
 	alwaysArgs []string
+	// untrustedArgs are further arguments, with which the agent starts in an untrusted
+	// folder.
+	untrustedArgs []string
 	// noSubagentArgs are further arguments, by which the agent offers the model no
 	// tools for subagents.
 	noSubagentArgs []string

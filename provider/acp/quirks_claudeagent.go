@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -128,10 +129,14 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 	if ask := agentconn.AskTools(opt, claudeSchedules, claudeSubagents); len(ask) > 0 {
 		permissions["ask"] = ask
 	}
-	options["settings"] = map[string]any{
+	settings := map[string]any{
 		"crossSessionInbound": "refuse", // a message from another session would begin a turn
 		"permissions":         permissions,
 	}
+	if !opt.Trusted {
+		settings["enabledPlugins"] = agentconn.ClaudePluginsOff(slices.Concat(os.Environ(), opt.Env))
+	}
+	options["settings"] = settings
 	if len(opt.Tools) > 0 {
 		options["tools"] = opt.Tools
 	}

@@ -31,6 +31,7 @@ func copilot() *quirks {
 			noStdioServers: true,
 			noSubagentArgs: []string{"--excluded-tools=task"},
 			alwaysArgs:     []string{"--excluded-tools=sql"}, // it shows the model the sessions of all projects, without asking
+			untrustedArgs:  []string{"--excluded-tools=lsp"}, // language servers of the user run programs of the folder
 			subagentTools:  []string{"task"}, subagentKey: "agent_type",
 			delegations: []runnel.Delegation{runnel.DelegateNever},
 			startModel: func(env []string, model string) []string {
@@ -42,7 +43,7 @@ func copilot() *quirks {
 			name:    copilotTool,
 			running: true,        // recording tool
 			output:  shellOutput, // recording tool
-			unsaid:  []string{"Info: Disabled tools: sql"},
+			unsaid:  []string{"Info: Disabled tools: sql", "Info: Disabled tools: lsp, sql"},
 			isAgentText: func(text string) bool { // recordings approval-denied and failure
 				return strings.HasPrefix(text, "Info: ") || strings.HasPrefix(text, "Error: ")
 			},

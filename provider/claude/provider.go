@@ -3,6 +3,7 @@ package claude
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -155,8 +156,14 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 	if err := checkState(ctx, env, opt); err != nil {
 		return nil, err
 	}
+	box := enclosure(env, args, opt)
+	if !opt.Trusted {
+		if args, err = withoutServers(env, args, box); err != nil {
+			return nil, err
+		}
+	}
 	tr := newTranslator()
-	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: env, Mark: mark, Above: []string{".mcp.json", ".claude", "CLAUDE.md", "CLAUDE.local.md"}, Enclosure: enclosure(env, args, opt), Broker: b}, product, tr, opt)
+	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: env, Mark: mark, Above: []string{".mcp.json", ".claude", "CLAUDE.md", "CLAUDE.local.md"}, Enclosure: box, Broker: b}, product, tr, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -168,6 +175,29 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 		return nil, err
 	}
 	return c, nil
+}
+
+// withoutServers returns args with settings that switch off the user's plugins with
+// language servers, and adds the file of the settings to what the agent reads in a
+// sandbox. Settings that the agent receives after its start come too late for that
+// (2.1.330).
+func withoutServers(env, args []string, box *agentconn.Enclosure) ([]string, error) {
+	off := agentconn.ClaudePluginsOff(env)
+	if len(off) == 0 {
+		return args, nil
+	}
+	settings, err := json.Marshal(map[string]any{"enabledPlugins": off})
+	if err != nil {
+		return nil, err
+	}
+	file, err := agentconn.KeepSettings("plugins.json", settings)
+	if err != nil {
+		return nil, err
+	}
+	if box != nil {
+		box.Read = append(box.Read, file)
+	}
+	return append(args, "--settings="+file), nil
 }
 
 // Adopt implements [runnel.Adopter].

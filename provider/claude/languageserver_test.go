@@ -1,0 +1,25 @@
+package claude
+
+import (
+	"testing"
+
+	"github.com/runnel-dev/runnel/internal/agentrig"
+)
+
+// A language server of one of the user's plugins runs programs of the folder, such as
+// node_modules/typescript. Claude Code starts it, without asking, when the model edits
+// a file or asks the server. In an untrusted folder, it must start none.
+func TestLanguageServersOfPlugins(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		mark := r.OffersLanguageServer()
+		r.InstallsPlugins()
+		r.AsksLanguageServer("LSP", "filePath", "Read", "file_path")
+		r.Close()
+		if exists(mark) {
+			t.Error("a language server ran a program of the folder")
+		}
+		r.Opt.Trusted, r.Conn = true, nil // proves that the test can fail
+		r.AsksLanguageServer("LSP", "filePath", "Read", "file_path")
+		agentrig.Await(t, mark)
+	})
+}
