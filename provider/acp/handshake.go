@@ -235,7 +235,7 @@ func (h *handshake) params() (map[string]any, error) {
 		params["additionalDirectories"] = h.opt.AddDirs
 	}
 	if f := h.c.tr.session.q.startup.prepare; f != nil {
-		if err := f(h.opt, params); err != nil {
+		if err := f(h.p.environ(os.Environ(), h.opt), h.opt, params); err != nil {
 			return nil, err
 		}
 	}

@@ -3,6 +3,7 @@ package acp
 import (
 	"testing"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentrig"
 )
 
@@ -16,6 +17,9 @@ func TestLanguageServersOfTheUser(t *testing.T) {
 		r.InstallsCopilotServer()
 		if r.Agent.Name == "claude-agent-acp" {
 			r.InstallsPlugins()
+			// The configuration of the agent names the user's folders.
+			r.Provider = New(known(t, r.Agent.Name)).(runnel.Programmable).WithProgram(append([]string{r.Agent.Path}, r.Agent.Args...), r.Opt.Env)
+			r.Opt.Env = nil
 			ask = func() { r.AsksLanguageServer("LSP", "filePath", "Read", "file_path") }
 		}
 		ask()

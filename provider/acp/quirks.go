@@ -66,8 +66,9 @@ type startupQuirks struct {
 	// would otherwise ask a model for one in a thread of its own, which has
 	// neither the permission mode nor other settings of the conversation.
 	titles bool
-	// prepare adds to the parameters of the request that opens a conversation.
-	prepare func(opt runnel.Options, params map[string]any) error
+	// prepare adds to the parameters of the request that opens a conversation. env is
+	// the agent's environment.
+	prepare func(env []string, opt runnel.Options, params map[string]any) error
 	// waitResumable waits until the agent can resume a conversation without
 	// losing its contents.
 	waitResumable func(ctx context.Context, env []string, session string) error

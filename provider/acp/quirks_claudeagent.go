@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -108,7 +107,7 @@ var toolName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(
 // claudeOptions passes on options that Claude Code supports and the protocol
 // lacks. The settings in a folder can run commands, so Claude Code reads them
 // only in a trusted folder.
-func claudeOptions(opt runnel.Options, params map[string]any) error {
+func claudeOptions(env []string, opt runnel.Options, params map[string]any) error {
 	options := map[string]any{"settingSources": []string{"user"}, "forwardSubagentText": true} // recording subagent
 	if opt.Trusted {
 		options["settingSources"] = []string{"user", "project", "local"}
@@ -134,7 +133,7 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 		"permissions":         permissions,
 	}
 	if !opt.Trusted {
-		settings["enabledPlugins"] = agentconn.ClaudePluginsOff(slices.Concat(os.Environ(), opt.Env))
+		settings["enabledPlugins"] = agentconn.ClaudePluginsOff(env)
 	}
 	options["settings"] = settings
 	if len(opt.Tools) > 0 {

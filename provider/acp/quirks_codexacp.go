@@ -31,7 +31,7 @@ func codexACP() *quirks {
 			// user.
 			bypass:    []setting{{"mode", "agent-full-access"}, {"mode", "agent"}},
 			mayBypass: []setting{{"mode", "permission-profile:"}}, // a profile of the user's settings
-			prepare: func(opt runnel.Options, params map[string]any) error {
+			prepare: func(_ []string, opt runnel.Options, params map[string]any) error {
 				if opt.SystemPromptAppend != "" {
 					params["systemPrompt"] = map[string]any{
 						"mode": "append", "content": []any{map[string]any{"type": "text", "text": opt.SystemPromptAppend}},
