@@ -2,6 +2,7 @@ package agentconn
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,6 +28,21 @@ func OpenPlain(open func(name string, flag int, perm fs.FileMode) (*os.File, err
 		return nil, nil, err
 	}
 	return f, st, nil
+}
+
+// ReadPlain returns the content of one of the agent's own files, or nil if it
+// cannot be read, is not a regular file or has more than most bytes.
+func ReadPlain(path string, most int64) []byte {
+	f, st, err := OpenPlain(os.OpenFile, path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil || st.Size() > most {
+		return nil
+	}
+	return text
 }
 
 // folderEnd is appended to the path of a folder that is opened. If the path is

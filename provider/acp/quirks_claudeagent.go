@@ -12,6 +12,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/translate"
+	"github.com/runnel-dev/runnel/provider/claude/plugins"
 )
 
 // claudeAgent returns the quirks of @agentclientprotocol/claude-agent-acp, as
@@ -133,7 +134,7 @@ func claudeOptions(env []string, opt runnel.Options, params map[string]any) erro
 		"permissions":         permissions,
 	}
 	if !opt.Trusted {
-		settings["enabledPlugins"] = agentconn.ClaudePluginsOff(env)
+		settings["enabledPlugins"] = plugins.Off(env)
 	}
 	options["settings"] = settings
 	if len(opt.Tools) > 0 {

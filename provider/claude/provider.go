@@ -12,6 +12,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/broker"
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/provider/claude/plugins"
 )
 
 // product has the agent's name and commands, as messages to users show them.
@@ -182,7 +183,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 // sandbox. Settings that the agent receives after its start come too late for that
 // (2.1.330).
 func withoutServers(env, args []string, box *agentconn.Enclosure) ([]string, error) {
-	off := agentconn.ClaudePluginsOff(env)
+	off := plugins.Off(env)
 	if len(off) == 0 {
 		return args, nil
 	}

@@ -4,7 +4,6 @@ package codex
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -375,17 +374,7 @@ func keyVariables(home string) (names []string) {
 // userConfig returns the content of the agent's configuration file. It returns
 // nil if the file cannot be read or is larger than maxConfig.
 func userConfig(home string) []byte {
-	path := filepath.Join(home, "config.toml")
-	f, st, err := agentconn.OpenPlain(os.OpenFile, path)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxConfig))
-	if err != nil || st.Size() > maxConfig {
-		return nil
-	}
-	return text
+	return agentconn.ReadPlain(filepath.Join(home, "config.toml"), maxConfig)
 }
 
 // codexHome returns the folder in which the agent keeps its configuration and
