@@ -133,8 +133,8 @@ func claudeOptions(env []string, opt runnel.Options, params map[string]any) erro
 		"crossSessionInbound": "refuse", // a message from another session would begin a turn
 		"permissions":         permissions,
 	}
-	if !opt.Trusted {
-		settings["enabledPlugins"] = plugins.Off(env)
+	if off := plugins.Off(env); !opt.Trusted && len(off) > 0 {
+		settings["enabledPlugins"] = off
 	}
 	options["settings"] = settings
 	if len(opt.Tools) > 0 {
