@@ -14,7 +14,7 @@ import (
 func TestDisallowedToolsReachTheAgent(t *testing.T) {
 	claude := func(opt runnel.Options) string {
 		params := map[string]any{}
-		if err := claudeOptions(nil, opt, params); err != nil {
+		if err := claudeOptions([]string{"HOME=" + t.TempDir()}, opt, params); err != nil {
 			return err.Error()
 		}
 		b, err := json.Marshal(params)
