@@ -104,11 +104,19 @@ func TestImportsOfHostileFilesTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// An empty .git does not make a folder a repository. Codex's sandbox leaves an
-// empty .git in the folder for temporary files.
-func TestEmptyGitFolderIsNoRepository(t *testing.T) {
+// A .git without HEAD does not make a folder a repository. Codex's sandbox leaves an
+// empty .git in the folder for temporary files, and Claude Code writes info/exclude
+// there.
+func TestGitFolderWithoutHeadIsNoRepository(t *testing.T) {
+	for _, content := range []string{"", "info"} {
+		t.Run(content, func(t *testing.T) { reachesNothingBeside(t, filepath.Join(".git", content)) })
+	}
+}
+
+func reachesNothingBeside(t *testing.T, git string) {
+	t.Helper()
 	dir := layout(t, map[string]string{"QWEN.md": "->OUT"})
-	if err := os.Mkdir(filepath.Join(filepath.Dir(dir), ".git"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(filepath.Dir(dir), git), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, ".git")); err != nil {

@@ -195,16 +195,16 @@ func repository(dir string) string { return repositories(dir)[0] }
 // repository around dir, or dir if there is none. Git ignores a .git that is no
 // repository, and then uses one further up. Like outermost, repositories ignores
 // the home directory, which holds the user's own files, and all directories above.
-// An empty .git is not a repository: Codex's sandbox leaves one in the folder for
-// temporary files.
+// A .git without HEAD is not a repository: Codex's sandbox leaves an empty one in the
+// folder for temporary files, and Claude Code then writes info/exclude there.
 func repositories(dir string) (roots []string) {
 	home := userHome()
 	for at := dir; at != home; {
 		git := filepath.Join(at, ".git")
-		entries, err := os.ReadDir(git)
+		_, err := os.Lstat(filepath.Join(git, "HEAD"))
 		info, err2 := os.Lstat(git)
-		isDir := len(entries) > 0 || errors.Is(err, fs.ErrPermission) // git need not list it
-		if isDir || err2 == nil && !info.IsDir() {                    // a file in a worktree or a submodule
+		isDir := err == nil || errors.Is(err, fs.ErrPermission)
+		if isDir || err2 == nil && !info.IsDir() { // a file in a worktree or a submodule
 			roots = append(roots, at)
 		}
 		up := filepath.Dir(at)
