@@ -58,8 +58,8 @@ func (c *Command) checkLaunch(ctx context.Context, opt runnel.Options, dirs []st
 	if arg := fromFolder(args, dirs[0]); arg != "" && !c.Elsewhere {
 		return untrusted(opt, dirs[0], agent.Name+" is configured to be started with "+text.OneLine(arg, 300)+", which is a file of the folder that it works for. Write its whole path.")
 	}
-	if !c.Elsewhere && usesShim(c.Path, args, c.Env) {
-		if file := versionByPath(dirs[0]); file != "" {
+	if !c.Elsewhere {
+		if file := shimRuns(c.Path, args, c.Env, dirs[0]); file != "" {
 			return untrusted(opt, dirs[0], agent.Name+" is started by a shim of a version manager, and "+text.OneLine(file, 300)+" may make it run a program at a path. "+
 				"Configure the agent's own program and its interpreter by their whole paths, or check this file.")
 		}
@@ -75,7 +75,7 @@ func (c *Command) checkGit(ctx context.Context, opt runnel.Options, dirs []strin
 	if opt.Trusted {
 		find = gitconfig.FindUnpinned
 	}
-	shim := findsShim("git", c.Env)
+	shim := isShim(inPath("git", c.Env))
 	for _, dir := range dirs {
 		if file := versionByPath(dir); shim && file != "" {
 			return untrusted(opt, dir, "Agents run git without asking. Here git is a shim of a version manager, and "+text.OneLine(file, 300)+" may make it run a program at a path. "+

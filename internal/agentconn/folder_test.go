@@ -440,3 +440,61 @@ func TestShimThatRunsProgramOfFolderIsRefused(t *testing.T) {
 		t.Errorf("a file in place of a folder: %s", got)
 	}
 }
+
+// A shim of Volta runs node_modules/.bin/NAME of a project that depends on the
+// package of the program NAME, with Yarn also what .pnp.cjs finds. "extends" in
+// package.json names a further project.
+func TestShimOfVoltaThatRunsProgramOfFolderIsRefused(t *testing.T) {
+	home, dir := project(t)
+	bin, mark := filepath.Join(home, ".volta", "bin"), filepath.Join(home, "mark")
+	write := func(path, text string) string {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), testexec.Write(path, text)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	shim := write(filepath.Join(bin, "volta-shim"), "#!/bin/sh\np=node_modules/.bin/$(basename $0)\n[ -e $p ] && exec $p\n")
+	agent, node := filepath.Join(bin, "agent"), filepath.Join(bin, "node")
+	for _, link := range []string{agent, node} {
+		if err := os.Symlink(shim, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH")}
+	start := func(c Command) error {
+		c.Env = env
+		conn, err := Start(t.Context(), c, Agent{Name: "Agent"}, lineNotices{lines: new(int)}, runnel.Options{Dir: dir})
+		if err == nil {
+			conn.Ended()
+		}
+		return err
+	}
+	script := write(filepath.Join(home, "bin", "script"), "#!/usr/bin/env node\n")
+	for _, file := range []struct{ name, text string }{
+		{"node_modules/.bin/agent", "#!/bin/sh\ntouch " + mark + "\n"}, {".pnp.cjs", ""}, {".pnp.js", ""},
+		{"package.json", `{"volta":{"\u0065xtends":"x/package.json"}}`}, {"package.json", "{"},
+	} {
+		write(filepath.Join(dir, "package.json"), `{"dependencies":{"agent":"1.0.0"},"volta":{"node":"22.1.0"}}`)
+		if err := start(Command{Path: agent}); err != nil {
+			t.Fatalf("before %s: %v", file.name, err)
+		}
+		path := write(filepath.Join(dir, filepath.FromSlash(file.name)), file.text)
+		for _, c := range []Command{{Path: agent}, {Path: "/usr/bin/env", Args: []string{"agent"}}} {
+			if err := start(c); err == nil || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s, %s: %v", file.name, c.Path, err)
+			}
+		}
+		for _, c := range []Command{{Path: agent, Elsewhere: true}, {Path: script}} { // of node, Volta chooses only the version
+			if err := start(c); err != nil {
+				t.Errorf("%s, %+v: %v", file.name, c, err)
+			}
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("a program of the folder ran")
+	}
+}

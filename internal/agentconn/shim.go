@@ -2,9 +2,11 @@ package agentconn
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -36,9 +38,11 @@ var namesPath = []string{"path:", ".."}
 // bytes.
 const maxVersions = 64 << 10
 
-// usesShim reports whether a command runs a shim: as its program, as the
-// interpreter of its program, or behind a wrapper.
-func usesShim(program string, args, env []string) bool {
+// shimRuns returns the path of a file in dir, or in a folder above it, by which a
+// command that runs a shim would run a program at a path. The shim is the
+// command's program, the interpreter of its program, or behind a wrapper. shimRuns
+// returns "" if there is no such file or no shim.
+func shimRuns(program string, args, env []string, dir string) string {
 	words := []string{program}
 	if slices.Contains(wrappers, baseName(program)) {
 		words = append(words, args...)
@@ -49,46 +53,106 @@ func usesShim(program string, args, env []string) bool {
 			words = append(words, strings.Fields(string(line))...) // the interpreter, or env and its arguments
 		}
 	}
-	return slices.ContainsFunc(words, func(word string) bool { return isShim(word) || findsShim(word, env) })
+	for _, word := range words {
+		found := inPath(word, env)
+		file := ""
+		switch {
+		case isShim(found):
+			file = versionByPath(dir)
+		case isVolta(found):
+			file = projectOf(dir, filepath.Base(found))
+		}
+		if file != "" {
+			return file
+		}
+	}
+	return ""
 }
 
-// findsShim reports whether the PATH of env leads from a bare name to a shim.
-func findsShim(name string, env []string) bool {
+// inPath returns the path to which the PATH of env leads from a bare name. It
+// returns other names unchanged, and "" if there is no such program.
+func inPath(name string, env []string) string {
 	if name != filepath.Base(name) {
-		return false
+		return name
 	}
 	path := ""
 	for _, e := range proc.Environ(env, []string{"PATH"}, nil) {
 		_, path, _ = strings.Cut(e, "=")
 	}
 	found, err := proc.LookPath(name, path)
-	return err == nil && isShim(found)
+	if err != nil {
+		return ""
+	}
+	return found
 }
 
 func isShim(program string) bool { return filepath.Base(filepath.Dir(program)) == "shims" }
 
-// versionByPath returns the path of a file in dir, or in a folder above it, by
-// which a shim would run a program at a path. It returns "" if there is none.
-// The files in the user's home directory and above are the user's own.
-func versionByPath(dir string) string {
+// isVolta reports whether a program is a shim of Volta, which is a link to
+// volta-shim. In a project that depends on the program's package, it runs the
+// program in the project's node_modules/.bin. Of node, it chooses only the version.
+func isVolta(program string) bool {
+	real, err := filepath.EvalSymlinks(program)
+	return err == nil && baseName(real) == "volta-shim" && baseName(program) != "node"
+}
+
+// projectOf returns the path of a file in dir, or in a folder above it, by which a
+// shim of Volta may run a program of a project. name is the name of the program.
+func projectOf(dir, name string) string {
+	for dir := range outsideHome(dir) {
+		for _, file := range []string{filepath.Join("node_modules", ".bin", name), ".pnp.cjs", ".pnp.js"} { // with the latter two, Yarn looks for it
+			if _, err := os.Lstat(filepath.Join(dir, file)); err == nil {
+				return filepath.Join(dir, file)
+			}
+		}
+		path := filepath.Join(dir, "package.json")
+		text, err := readBeginning(path)
+		if missing(err) {
+			continue
+		}
+		var manifest struct {
+			Volta struct{ Extends json.RawMessage }
+		} // a further project
+		if err != nil || json.Unmarshal(text, &manifest) != nil || manifest.Volta.Extends != nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// outsideHome yields dir and the folders above it, except for the user's home
+// directory and those above that: files there are the user's own.
+func outsideHome(dir string) iter.Seq[string] {
 	home, _ := os.UserHomeDir() // without a home directory, every folder above is checked
 	if real, err := filepath.EvalSymlinks(home); err == nil {
 		home = real
 	}
-	for dir != home {
+	return func(yield func(string) bool) {
+		for dir != home && yield(dir) {
+			up := filepath.Dir(dir)
+			if up == dir {
+				return
+			}
+			dir = up
+		}
+	}
+}
+
+func missing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// versionByPath returns the path of a file in dir, or in a folder above it, by
+// which a shim would run a program at a path. It returns "" if there is none.
+func versionByPath(dir string) string {
+	for dir := range outsideHome(dir) {
 		for _, name := range slices.Sorted(maps.Keys(versionFiles)) {
 			path := filepath.Join(dir, filepath.FromSlash(name))
 			text, err := readBeginning(path)
-			missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
-			if err != nil && !missing || slices.ContainsFunc(versionFiles[name], func(s string) bool { return bytes.Contains(text, []byte(s)) }) {
+			if err != nil && !missing(err) || slices.ContainsFunc(versionFiles[name], func(s string) bool { return bytes.Contains(text, []byte(s)) }) {
 				return path
 			}
 		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			break
-		}
-		dir = up
 	}
 	return ""
 }
