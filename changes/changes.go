@@ -218,6 +218,7 @@ func (g *Git) environ(f Folder) []string {
 		return proc.Environ(g.env, inherited(), extra)
 	}
 	extra["GIT_ALLOW_PROTOCOL"], extra["GIT_NO_LAZY_FETCH"] = "none", "1" // a partial clone must not fetch
+	extra["PYTHONSAFEPATH"] = "1"                                         // a filter of the user may be a module of Python, which the folder may have, too
 	dirs := []string{f.Dir}
 	if f.Other != "" {
 		dirs = append(dirs, f.Other)

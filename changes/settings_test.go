@@ -3,6 +3,7 @@ package changes
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -72,4 +73,36 @@ func TestSettingsAreReadAgainForEachChange(t *testing.T) {
 	equal(t, "author of the commit", rg.run("log", "-1", "--format=%an"), "Grace")
 	rg.run("config", "user.name", "Edsger")
 	equal(t, "author after the commit", author(), "Edsger <ada@example.com>")
+}
+
+// Python runs a module of the folder in which it is started in place of an
+// installed one. "nbstripout --install --global" makes such a command a filter of the
+// user's configuration.
+func TestFilterRunsNoModuleOfPythonInTheFolder(t *testing.T) {
+	t.Parallel()
+	rg := newRig(t)
+	python, mark := filepath.Join(rg.t.TempDir(), "python"), filepath.Join(rg.home, "ran")
+	rg.write(python, "#!/bin/sh\n[ -n \"$PYTHONSAFEPATH\" ] || [ ! -e \"$2.py\" ] || touch "+mark+"\ncat $4\n")
+	if err := os.Chmod(python, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	rg.write(filepath.Join(rg.home, ".gitconfig"), settings+fmt.Sprintf("[filter \"nbstripout\"]\n\tclean = %s -m nbstripout\n[diff \"ipynb\"]\n\ttextconv = %s -m nbstripout -t\n", python, python))
+	rg.git = New(rg.env())
+	rg.put(".gitattributes", "*.ipynb filter=nbstripout diff=ipynb\n")
+	rg.put("a.ipynb", "first\n")
+	rg.run("add", ".")
+	rg.run("commit", "--quiet", "--message", "a notebook")
+	rg.put("nbstripout.py", "")
+	for _, trusted := range []bool{false, true} { // true proves that the test can fail
+		rg.folder.Trusted = trusted
+		rg.put("a.ipynb", fmt.Sprintf("trusted %t\n", trusted))
+		rg.status()
+		if _, err := rg.git.Diff(t.Context(), rg.folder, "a.ipynb", Unstaged, 3); err != nil {
+			t.Fatal(err)
+		}
+		rg.stage("a.ipynb")
+		if _, err := os.Stat(mark); (err == nil) != trusted {
+			t.Errorf("trusted %t: a module of the folder ran: %t", trusted, err == nil)
+		}
+	}
 }
