@@ -129,6 +129,12 @@ func claudeOptions(env []string, opt runnel.Options, params map[string]any) erro
 	if ask := agentconn.AskTools(opt, claudeSchedules, claudeSubagents); len(ask) > 0 {
 		permissions["ask"] = ask
 	}
+	if opt.Trusted && len(opt.UntrustedDirs) > 0 {
+		// The agent obeys skills and subagents of the directories of the request, but
+		// not of those of the setting.
+		trusted := slices.DeleteFunc(slices.Clone(opt.AddDirs), func(dir string) bool { return slices.Contains(opt.UntrustedDirs, dir) })
+		params["additionalDirectories"], permissions["additionalDirectories"] = trusted, opt.UntrustedDirs
+	}
 	settings := map[string]any{
 		"crossSessionInbound": "refuse", // a message from another session would begin a turn
 		"permissions":         permissions,
