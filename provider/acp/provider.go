@@ -290,6 +290,11 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 			return nil, err
 		}
 	}
+	if f := p.agent.quirks().startup.askAboutTexts; f != nil && !opt.Sandbox.IsOn() && opt.PermissionMode != runnel.ModeBypass {
+		if env, err = f(env); err != nil {
+			return nil, err
+		}
+	}
 	if f := p.agent.quirks().startup.floors; f != nil {
 		if env, err = f(env, opt); err != nil {
 			return nil, err

@@ -35,8 +35,10 @@ func opencode() *quirks {
 			chosenPath:   opencodeProject,
 			atLinks:      opencodeAtLinks,
 			floors:       opencodeFloors,
-			ownTemp:      true,
-			password:     "OPENCODE_SERVER_PASSWORD", // 1.18.33; without it, every program of the machine can use the server
+
+			askAboutTexts: opencodeAskAboutTexts,
+			ownTemp:       true,
+			password:      "OPENCODE_SERVER_PASSWORD", // 1.18.33; without it, every program of the machine can use the server
 
 			passesDisallowed: true,
 			subagentTools:    []string{"task"},
@@ -50,7 +52,7 @@ func opencode() *quirks {
 			// opencode keeps these answers in its memory (1.18.33).
 			forSession: []string{"always"},
 			always: map[event.ToolKind]string{
-				event.KindExecute: `"Always allow" also allows other commands that begin with the same words, such as every script of the same interpreter, while this agent runs, also in the mode plan.`,
+				event.KindExecute: `"Always allow" also allows every text whose commands begin with the same words, such as every script of the same interpreter, while this agent runs, also in the mode plan. Such a text can also write any file (>) and start any program ([[ ]]).`,
 				event.KindEdit:    `"Always allow" also allows every other change of a file, also of your skills, while this agent runs.`,
 				event.KindFetch:   `"Always allow" also allows every other address, while this agent runs, also in the mode plan.`,
 			},

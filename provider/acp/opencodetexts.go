@@ -1,0 +1,63 @@
+package acp
+
+import (
+	"encoding/json"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/translate"
+)
+
+// opencode asks about the commands that its parser finds in the text of a command, and
+// runs a text without any at once, in every mode (1.18.33). A shell nevertheless
+// writes a file for "> FILE", and runs a program for
+//
+//	[[ 'a[$(PROGRAM)]' -eq 0 ]]
+//
+// No permission applies to such a text. So Runnel gives opencode a plugin that refuses
+// a text which does not begin with a plain command, about which opencode asks: after
+// comments, assignments and cd with a plain argument. The model learns why.
+
+// opencodeTexts is the plugin. The names in none are those with which opencode's
+// parsers of Bash and PowerShell begin something else than a command, and those about
+// which opencode does not ask.
+const opencodeTexts = `const begin = /^(?:\s|#[^\n]*\n)*(?:cd[ \t]+(?:[\w.,:@%+~\/-]+|'[^'\n]*'|"[^"$\x60\\\n]*")[ \t]*(?:&&|;|\n)\s*|[A-Za-z_]\w*=(?:[\w.,:@%+~\/-]+|'[^'\n]*'|"[^"$\x60\\\n]*")?[ \t]+)*([\w.\/-]+)(?=[\s;&|]|$)/
+const none = /^(?:cd|chdir|pushd|popd|set-location|push-location|pop-location|declare|typeset|export|readonly|local|unset|unsetenv|function|if|then|elif|elseif|else|fi|for|foreach|select|while|until|do|done|case|esac|in|time|coproc|return|throw|exit|break|continue|try|catch|finally|switch|trap|data|param|dynamicparam|begin|process|end|clean|filter|class|enum|using|workflow|parallel|sequence|inlinescript|configuration)$/i
+export const RunnelAsks = async () => ({
+  "tool.execute.before": async (call, output) => {
+    if (call.tool !== "bash") return
+    const first = begin.exec(String(output.args?.command ?? ""))
+    if (!first || none.test(first[1])) throw new Error("Not run, because nobody would be asked about it. Begin the text with a plain command, such as: echo ok;")
+  },
+})
+`
+
+// opencodeAskAboutTexts returns env, changed so that opencode loads opencodeTexts.
+func opencodeAskAboutTexts(env []string) ([]string, error) {
+	path, err := agentconn.KeepSettings("asks.js", []byte(opencodeTexts))
+	if err != nil {
+		return nil, err
+	}
+	content := ""
+	for _, e := range env {
+		if value, ok := variable(e, opencodeContent); ok {
+			content = value
+		}
+	}
+	config := map[string]json.RawMessage{}
+	if content != "" && (json.Unmarshal(withoutTrailingCommas(withoutComments([]byte(content))), &config) != nil || config == nil) {
+		return nil, runnel.Fail(runnel.SessionCreateFailed, opencodeContent+" is not a JSON object, so Runnel cannot make opencode ask before it runs commands. Correct it, or remove it.")
+	}
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // C:/…
+	}
+	if err := appendTo(config, "plugin", (&url.URL{Scheme: "file", Path: path}).String()); err != nil {
+		return nil, runnel.Fail(runnel.SessionCreateFailed, "In "+opencodeContent+", plugin is not a list, so Runnel cannot make opencode ask before it runs commands. Correct it.", err)
+	}
+	env = agentconn.SetVariable(env, "OPENCODE_PURE", "0") // else it loads no plugins
+	return agentconn.SetVariable(env, opencodeContent, string(translate.Object(config))), nil
+}

@@ -1,0 +1,64 @@
+package acp
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// opencode runs a text in which its parser finds no command without asking. A shell can
+// nevertheless write a file or run a program for it.
+func TestOpencodeRunsNoTextAboutWhichItDoesNotAsk(t *testing.T) {
+	for _, mode := range []runnel.PermissionMode{runnel.ModeDefault, runnel.ModePlan} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, "opencode")
+			r.Opt.PermissionMode = mode
+			out := filepath.Join(r.Home.Dir, "outside")
+			r.put(filepath.Join(out, "kept.txt"), "kept\n")
+			mark := func(name string) string { return filepath.Join(out, name) }
+			r.Open()
+			for _, text := range []string{
+				"[[ 'a[$(touch " + mark("test") + ")]' -eq 0 ]]",
+				"declare 'a[$(touch " + mark("declare") + ")]=1'",
+				"cd . && [[ -v 'a[$(touch " + mark("after-cd") + ")]' ]]",
+				"A=b [[ 'a[$(touch " + mark("after-assignment") + ")]' -eq 0 ]]",
+				"# true\n> " + mark("redirected"),
+				"cd 'a\nb' 2> " + mark("message"),
+				"> " + mark("kept.txt"),
+			} {
+				r.Play(calls(r.words().Shell(text)), said)
+				r.DenyAll()
+			}
+			if !r.ModelReceived("nobody would be asked about it") {
+				t.Error("the model did not learn why")
+			}
+			for _, text := range []string{"ls", "# list\ncd .; A='b c' ls -l", "true; > " + mark("asked")} {
+				r.asks(1, r.words().Shell(text))
+			}
+			left, err := os.ReadDir(out)
+			if kept, _ := os.ReadFile(mark("kept.txt")); err != nil || len(left) != 1 || string(kept) != "kept\n" {
+				t.Errorf("texts that nobody allowed left %v (%q), %v", left, kept, err)
+			}
+		})
+	}
+}
+
+func TestPluginOfRunnelComesToThoseOfTheUserInOpencode(t *testing.T) {
+	env, err := opencodeAskAboutTexts([]string{"OPENCODE_PURE=1", opencodeContent + `={"model":"m", // mine` + "\n" + `"plugin":["mine",],}`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := env[len(env)-1]; !strings.Contains(got, `"model":"m"`) || !strings.Contains(got, `"plugin":["mine","file:///`) || !slices.Contains(env, "OPENCODE_PURE=0") {
+		t.Error(env)
+	}
+	for _, content := range []string{"[]", `{"plugin":"mine"}`} {
+		if _, err := opencodeAskAboutTexts([]string{opencodeContent + "=" + content}); runnel.CodeOf(err) != runnel.SessionCreateFailed {
+			t.Errorf("%s: %v", content, err)
+		}
+	}
+}
