@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -266,4 +267,23 @@ func TestQuestionsAreCountedWithTheirChanges(t *testing.T) {
 	if open < 3 || held > translate.MaxShown+4*maxFileText {
 		t.Errorf("%d are open, of %d bytes", open, held)
 	}
+}
+
+// "Always allow" of GitHub Copilot for one edit also allows edits of the repository's hooks.
+func TestQuestionsOfCopilotSayWhatAlwaysAllows(t *testing.T) {
+	r := newRig(t, "copilot")
+	r.git(r.Home.Project, "init", "-q")
+	r.Play(calls(r.words().Write(r.File("one.txt"), "one\n")), said)
+	asked := r.Asked()
+	if !strings.Contains(asked.Why, "every other change of a file in the folder") {
+		t.Errorf("why: %q", asked.Why)
+	}
+	r.Decide(asked, runnel.Decision{Choice: translate.AllowAlways})
+	r.FinishTurn("")
+	r.asks(0, r.words().Write(r.File(".git/hooks/pre-commit"), "written\n"))
+	r.asks(1, r.words().Write(filepath.Join(r.Home.Dir, "outside.txt"), "written\n"))
+	r.Opt.Resume = r.Conn.(*conn).tr.session.id
+	r.Close()
+	r.Open()
+	r.asks(1, r.words().Write(r.File("two.txt"), "two\n"))
 }

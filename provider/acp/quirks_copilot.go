@@ -43,7 +43,13 @@ func copilot() *quirks {
 			name:    copilotTool,
 			running: true,        // recording tool
 			output:  shellOutput, // recording tool
-			unsaid:  []string{"Info: Disabled tools: sql", "Info: Disabled tools: lsp, sql"},
+			// Copilot keeps these answers in its memory (1.0.102). For commands and
+			// paths, they are about the same command or path only.
+			always: map[event.ToolKind]string{
+				event.KindEdit:  `"Always allow" also allows every other change of a file in the folder, such as in .git, while this agent runs.`,
+				event.KindOther: `"Always allow" also allows every other call of this tool, with any arguments, while this agent runs, also in the mode plan.`,
+			},
+			unsaid: []string{"Info: Disabled tools: sql", "Info: Disabled tools: lsp, sql"},
 			isAgentText: func(text string) bool { // recordings approval-denied and failure
 				return strings.HasPrefix(text, "Info: ") || strings.HasPrefix(text, "Error: ")
 			},
