@@ -39,7 +39,8 @@ key in the file of 'runnel serve --key-file'. --verify checks all of them and
 reports a changed, removed or inserted entry, and entries missing at the end. A
 program that can read that key can forge the log; agents in a sandbox cannot.
 
-The command uses the running server, or the data directory if no server runs.`,
+The command uses the running server, or the data directory if no server runs.
+--follow continues when the server restarts, and prints each entry once.`,
 		Example: `  runnel audit --since 24h
   runnel audit --follow
   runnel audit --verify
@@ -56,7 +57,7 @@ The command uses the running server, or the data directory if no server runs.`,
 			if f.verify && (f.follow || f.since != "") {
 				return usage("--verify checks the whole log; leave out --follow and --since")
 			}
-			trail, err := a.findAudit(cmd)
+			trail, err := a.findAudit(cmd, f.follow)
 			if err != nil {
 				return err
 			}
@@ -81,14 +82,20 @@ type trail interface {
 	verify(ctx context.Context) (audit.Report, error)
 }
 
-func (a *app) findAudit(cmd *cobra.Command) (trail, error) {
+// findAudit returns the audit log. If follow is set, reads from the server wait
+// for a server that is away, once one read has succeeded.
+func (a *app) findAudit(cmd *cobra.Command, follow bool) (trail, error) {
 	c, err := loadConfig(cmd.Flags())
 	if err != nil {
 		return nil, err
 	}
 	ad, err := connect(cmd.Context(), c)
 	if err == nil {
-		return remoteTrail{ad}, nil
+		t := &remoteTrail{ad: ad}
+		if follow {
+			t.link = &serverLink{ad: ad, say: a.stderrf}
+		}
+		return t, nil
 	}
 	if !errors.Is(err, errNoServer) {
 		return nil, err
@@ -106,9 +113,16 @@ func (a *app) findAudit(cmd *cobra.Command) (trail, error) {
 	return localTrail{auditPlace(c, key)}, nil
 }
 
-type remoteTrail struct{ ad *admin }
+type remoteTrail struct {
+	ad    *admin
+	link  *serverLink // of a reader that waits for the server. Default: none
+	begun bool        // a read has succeeded
+}
 
-func (r remoteTrail) read(ctx context.Context, q audit.Query, wait time.Duration) ([]audit.Record, error) {
+// errOtherLog is returned if the entries that follow cannot be known.
+var errOtherLog = errors.New("the server's audit log was replaced: it ends before the last entry that was printed; start the command again to read it from its beginning")
+
+func (r *remoteTrail) read(ctx context.Context, q audit.Query, wait time.Duration) ([]audit.Record, error) {
 	v := url.Values{"after": {strconv.FormatUint(q.After, 10)}, "limit": {strconv.Itoa(q.Limit)}}
 	if !q.Since.IsZero() {
 		v.Set("since", q.Since.UTC().Format(time.RFC3339))
@@ -118,12 +132,30 @@ func (r remoteTrail) read(ctx context.Context, q audit.Query, wait time.Duration
 	}
 	var out struct {
 		Entries []audit.Record `json:"entries"`
+		Last    uint64         `json:"last"`
 	}
-	err := r.ad.get(ctx, "/api/audit?"+v.Encode(), &out)
-	return out.Entries, err
+	get := func() error {
+		err := r.ad.get(ctx, "/api/audit?"+v.Encode(), &out)
+		v.Del("wait") // a repetition finds out at once which log the server has
+		return err
+	}
+	var err error
+	if r.link != nil && r.begun {
+		err = r.link.retryBusy(ctx, get)
+	} else {
+		err = get()
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case out.Last < q.After:
+		return nil, errOtherLog
+	}
+	r.begun = true
+	return out.Entries, nil
 }
 
-func (r remoteTrail) verify(ctx context.Context) (out audit.Report, err error) {
+func (r *remoteTrail) verify(ctx context.Context) (out audit.Report, err error) {
 	err = r.ad.get(ctx, "/api/audit/verify", &out)
 	return out, err
 }

@@ -43,10 +43,21 @@ type outage struct {
 // retry calls f until f succeeds, or fails with an error that a repetition does
 // not change. It returns the last error of f.
 func (l *serverLink) retry(ctx context.Context, f func() error) error {
+	return l.retryUnless(ctx, answered, f)
+}
+
+// retryBusy is retry for a reader: it also calls f again after an answer of a
+// server that is busy.
+func (l *serverLink) retryBusy(ctx context.Context, f func() error) error {
+	return l.retryUnless(ctx, func(err error) bool { return answered(err) && !busy(err) }, f)
+}
+
+// retryUnless calls f until f succeeds or fails with a final error.
+func (l *serverLink) retryUnless(ctx context.Context, final func(error) bool, f func() error) error {
 	var out outage
 	for {
 		err := f()
-		if err == nil || answered(err) || !l.pause(ctx, &out, err) {
+		if err == nil || final(err) || !l.pause(ctx, &out, err) {
 			l.found(err == nil || answered(err))
 			return err
 		}
@@ -102,7 +113,7 @@ func answered(err error) bool {
 	return ok
 }
 
-// busy reports whether an answer means that the server cannot serve a stream
+// busy reports whether an answer means that the server cannot serve a reader
 // now, but may do so later.
 func busy(err error) bool {
 	switch runnel.CodeOf(err) {

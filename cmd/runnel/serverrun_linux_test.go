@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/internal/testload"
@@ -147,6 +148,67 @@ func TestRunContinuesAfterTheServerRestarts(t *testing.T) {
 	}
 	if text != "before and after" {
 		t.Errorf("the deltas are %q", text)
+	}
+}
+
+// The audit log is followed from another machine, as its export. The server is
+// killed and another one started meanwhile: every entry is printed once.
+func TestFollowedAuditContinuesAfterTheServerRestarts(t *testing.T) {
+	s := newScene(t)
+	s.serve(t)
+	cmd := s.command(t, "audit", "--follow", "--json")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines, last := bufio.NewScanner(out), audit.Record{}
+	until := func(kind audit.Action, who string) {
+		t.Helper()
+		for lines.Scan() {
+			n := last.N
+			if err := json.Unmarshal(lines.Bytes(), &last); err != nil {
+				t.Fatal(err)
+			}
+			if last.N != n+1 {
+				t.Errorf("entry %d came after %d", last.N, n)
+			}
+			if last.Kind == kind && strings.Contains(last.What, who) {
+				return
+			}
+		}
+		t.Fatalf("the command ended before the entry %q about %q: %v; %s", kind, who, cmd.Wait(), stderr.Bytes())
+	}
+	create := func(name string) {
+		t.Helper()
+		if err := s.command(t, "token", "create", name).Run(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("before")
+	until(audit.TokenCreated, "before")
+	s.kill(t)
+	s.serve(t)
+	create("after")
+	until(audit.TokenCreated, "after")
+
+	// The log is removed, with the record of its end: another one begins.
+	s.kill(t)
+	for _, dir := range []string{filepath.Join(s.home, "data", auditName), filepath.Join(s.home, ".config", "runnel", "audit")} {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.serve(t)
+	for lines.Scan() {
+		t.Errorf("printed of another log: %s", lines.Bytes())
+	}
+	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(stderr.String(), "audit log was replaced") {
+		t.Errorf("exit %d: %s", cmd.ProcessState.ExitCode(), stderr.Bytes())
 	}
 }
 
