@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/runnel-dev/runnel/internal/termtext"
@@ -30,7 +31,8 @@ command needs the running server.`,
 					CLIType   string `json:"cliType"`
 					Draft     string `json:"draft,omitempty"`
 				}
-				if err := r.ad.post(cmd.Context(), sessionPath(id, "fork"), map[string]string{"turnId": turn}, &forked); err != nil {
+				link := &serverLink{ad: r.ad, wait: restartWait, say: a.stderrf}
+				if err := link.create(cmd.Context(), sessionPath(id, "fork"), uuid.NewString(), map[string]string{"turnId": turn}, &forked); err != nil {
 					return err
 				}
 				if asJSON {
