@@ -28,7 +28,7 @@ func (r *Rig) OffersLanguageServer() (mark string) {
 func (r *Rig) InstallsPlugins() {
 	r.T.Helper()
 	market, inline, root := filepath.Join(r.Home.Dir, "market"), filepath.Join(r.Home.Dir, "inline"), filepath.Join(r.Home.Config, "plugins")
-	fill := strings.NewReplacer("MARKET", quoted(market), "PLUGIN", quoted(filepath.Join(market, "one")), "SERVERS", strings.Replace(languageServer, "EXTENSIONS", "extensionToLanguage", 1)).Replace
+	fill := strings.NewReplacer("MARKET", r.quoted(market), "PLUGIN", r.quoted(filepath.Join(market, "one")), "SERVERS", strings.Replace(languageServer, "EXTENSIONS", "extensionToLanguage", 1)).Replace
 	for path, text := range map[string]string{
 		filepath.Join(market, ".claude-plugin", "marketplace.json"):                    `{"name":"shop","owner":{"name":"o"},"plugins":[{"name":"one","version":"1.0.0","source":"./one","strict":false,"lspServers":SERVERS}]}`,
 		filepath.Join(market, "one", "README.md"):                                      "One.\n",
@@ -73,10 +73,11 @@ func (r *Rig) writeOwn(path, text string) {
 	}
 }
 
-func quoted(s string) string {
+func (r *Rig) quoted(s string) string {
+	r.T.Helper()
 	b, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // unreachable
+		r.T.Fatal(err)
 	}
 	return string(b)
 }
