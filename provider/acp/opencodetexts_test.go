@@ -30,14 +30,16 @@ func TestOpencodeRunsNoTextAboutWhichItDoesNotAsk(t *testing.T) {
 				"# true\n> " + mark("redirected"),
 				"cd 'a\nb' 2> " + mark("message"),
 				"> " + mark("kept.txt"),
+				"a () { [[ 1 ]]; }\n[[ 'a[$(touch " + mark("after-function") + ")]' -eq 0 ]]",
+				"a \\\n() { [[ 1 ]]; }\n> " + mark("continued"),
 			} {
 				r.Play(calls(r.words().Shell(text)), said)
 				r.DenyAll()
 			}
-			if !r.ModelReceived("nobody would be asked about it") {
+			if !r.ModelReceived("opencode may ask nobody about it") {
 				t.Error("the model did not learn why")
 			}
-			for _, text := range []string{"ls", "# list\ncd .; A='b c' ls -l", "true; > " + mark("asked")} {
+			for _, text := range []string{"ls", "# list\ncd .; A='b c' B=--c=d ls -l", "~/none/g++ -v", "true; > " + mark("asked")} {
 				r.asks(1, r.words().Shell(text))
 			}
 			left, err := os.ReadDir(out)
