@@ -112,6 +112,9 @@ func inOtherCase(path, folder string) bool {
 	if len(path) < len(folder) || !strings.EqualFold(path[:len(folder)], folder) || len(path) > len(folder) && path[len(folder)] != filepath.Separator {
 		return false
 	}
+	if _, err := os.Lstat(path[:len(folder)]); err == nil {
+		return false // it exists, so it is not the folder
+	}
 	_, err := os.Lstat(folder)
 	return errors.Is(err, fs.ErrNotExist)
 }

@@ -124,6 +124,9 @@ func TestFileWithSeveralNamesIsAskedAbout(t *testing.T) {
 func TestMissingFolderInOtherCaseIsAskedAbout(t *testing.T) {
 	dir := realDir(t)
 	list := []store.Rule{allow(store.RuleEdit, dir), deny(store.RuleEdit, filepath.Join(dir, "secret"))}
+	if err := os.Mkdir(filepath.Join(dir, "SeCrEt"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		path        string
 		denied, ask bool
@@ -132,6 +135,7 @@ func TestMissingFolderInOtherCaseIsAskedAbout(t *testing.T) {
 		{"SECRET/a", false, true},
 		{"Secret", false, true},
 		{"SECRETS/a", false, false},
+		{"SeCrEt/a", false, false}, // this folder exists, and the denied one does not
 		{"other/SECRET", false, false},
 	} {
 		if denied, ask := judged(t, list, call(dir, "Write", args{"file_path": filepath.Join(dir, c.path)})); denied != c.denied || ask != c.ask {

@@ -96,7 +96,7 @@ func (m *mounts) spelled() error {
 		if other, same := subpath.InOtherCase(e.path); same {
 			return &Error{
 				Why: e.path + " is also " + filepath.Base(other) + ", so a sandbox cannot protect it: this file system ignores the case of names, or there are two names",
-				Fix: "Move the folder to a file system that does not.",
+				Fix: "Move the folder to a file system that distinguishes upper and lower case, or remove the second name.",
 			}
 		}
 	}

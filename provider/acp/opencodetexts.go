@@ -19,21 +19,22 @@ import (
 //
 // No permission applies to such a text. So Runnel gives opencode a plugin that refuses
 // a text which does not begin with a plain command, about which opencode asks: after
-// comments, assignments and cd with a plain argument. A name before parentheses is
+// comments, assignments, cd with a plain argument, and a loop over plain words or with
+// a plain [ ]. A name before parentheses is
 // that of a function. PowerShell's parser finds no command in "./x". The model learns
 // why a text was refused.
 
 // opencodeTexts is the plugin. The names in none are those with which opencode's
 // parsers of Bash and PowerShell begin something else than a command, and those about
 // which opencode does not ask.
-const opencodeTexts = `const begin = /^(?:\s|#[^\n]*\n)*(?:cd[ \t]+(?:[\w.,:@%+~\/-]+|'[^'\n]*'|"[^"$\x60\\\n]*")[ \t]*(?:&&|;|\n)\s*|[A-Za-z_]\w*=(?:[\w.,:@%+~\/=-]+|'[^'\n]*'|"[^"$\x60\\\n]*")?[ \t]+)*([A-Za-z_.\/~][\w.\/+-]*)(?=[\s;&|]|$)(?!(?:[ \t]|\\\n)*\()/
+const opencodeTexts = `const begin = /^(?:\s|#[^\n]*\n)*(?:cd[ \t]+(?:[\w.,:@%+~\/-]+|'[^'\n]*'|"[^"$\x60\\\n]*")[ \t]*(?:&&|;|\n)\s*|(?:if|while|until)[ \t]+(?:![ \t]+)?\[[ \t][\w.,:@%+~\/=! -]*\][ \t]*[;\n]\s*(?:then|do)\s+|for[ \t]+\w+[ \t]+in[ \t][\w.,:@%+~\/= -]*[;\n]\s*do\s+|[A-Za-z_]\w*=(?:[\w.,:@%+~\/=-]+|'[^'\n]*'|"[^"$\x60\\\n]*")?[ \t]+)*([A-Za-z_.\/~][\w.\/+-]*)(?=[\s;&|]|$)(?!(?:[ \t]|\\\n)*\()/
 const none = /^(?:cd|chdir|pushd|popd|set-location|push-location|pop-location|declare|typeset|export|readonly|local|unset|unsetenv|function|if|then|elif|elseif|else|fi|for|foreach|select|while|until|do|done|case|esac|in|time|coproc|return|throw|exit|break|continue|try|catch|finally|switch|trap|data|param|dynamicparam|begin|process|end|clean|filter|class|enum|using|workflow|parallel|sequence|inlinescript|configuration)$/i
 const powerShell = process.platform === "win32" || /pwsh|powershell/i.test(process.env.SHELL ?? "")
 export const RunnelAsks = async () => ({
   "tool.execute.before": async (call, output) => {
     if (call.tool !== "bash") return
     const first = begin.exec(String(output.args?.command ?? ""))
-    if (!first || none.test(first[1]) || powerShell && !/^[a-z][\w-]*$/i.test(first[1])) throw new Error("Not run, because opencode may ask nobody about it. Begin the text with a plain command, such as: echo ok;")
+    if (!first || none.test(first[1]) || powerShell && !/^[a-z][\w-]*$/i.test(first[1])) throw new Error("Not run, because opencode may ask nobody about it. Begin the text with a plain command, such as: true;")
   },
 })
 `

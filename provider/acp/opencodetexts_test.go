@@ -31,6 +31,8 @@ func TestOpencodeRunsNoTextAboutWhichItDoesNotAsk(t *testing.T) {
 				"cd 'a\nb' 2> " + mark("message"),
 				"> " + mark("kept.txt"),
 				"a () { [[ 1 ]]; }\n[[ 'a[$(touch " + mark("after-function") + ")]' -eq 0 ]]",
+				"for f in a; do [[ 'a[$(touch " + mark("loop") + ")]' -eq 0 ]]; done",
+				"until [ ' ]; do ls ' ] || [[ 'a[$(touch " + mark("quoted") + ")]' -eq 0 ]]; do break; done",
 				"a \\\n() { [[ 1 ]]; }\n> " + mark("continued"),
 			} {
 				r.Play(calls(r.words().Shell(text)), said)
@@ -39,7 +41,7 @@ func TestOpencodeRunsNoTextAboutWhichItDoesNotAsk(t *testing.T) {
 			if !r.ModelReceived("opencode may ask nobody about it") {
 				t.Error("the model did not learn why")
 			}
-			for _, text := range []string{"ls", "# list\ncd .; A='b c' B=--c=d ls -l", "~/none/g++ -v", "true; > " + mark("asked")} {
+			for _, text := range []string{"ls", "# list\ncd .; A='b c' B=--c=d ls -l", "~/none/g++ -v", "if [ ! -e none ]; then ls; fi", "for f in a b; do\nls $f; done", "true; > " + mark("asked")} {
 				r.asks(1, r.words().Shell(text))
 			}
 			left, err := os.ReadDir(out)
