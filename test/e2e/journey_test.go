@@ -26,7 +26,6 @@ type traveller struct {
 	subagent string // name of its tool that starts subagents
 	to       string // the subagent that it starts; "" if the tool takes no name
 	asks     bool   // asks before each delegation
-	stops    bool   // ends the turn with every denial
 	reads    bool   // runs git status without asking
 	model    string // another model that a turn can select; "" if there is none
 	variable string // environment variable of its API key; "" if it takes none
@@ -37,7 +36,7 @@ var travellers = []traveller{
 	{named: named{"codex", "shell", false}, subagent: "spawn_agent", model: "gpt-other-1", variable: "OPENAI_API_KEY"},
 	{named: named{"claude-agent-acp", "Bash", false}, subagent: "Agent", to: "tester", asks: true, reads: true, variable: "ANTHROPIC_API_KEY"},
 	{named: named{"opencode", "bash", true}, subagent: "task", to: "tester"},
-	{named: named{"qwen", "run_shell_command", true}, subagent: "agent", to: "general-purpose", asks: true, stops: true, reads: true, variable: "OPENAI_API_KEY"},
+	{named: named{"qwen", "run_shell_command", true}, subagent: "agent", to: "general-purpose", variable: "OPENAI_API_KEY"},
 }
 
 // A journey is one user's conversation with one agent over HTTP.
@@ -204,11 +203,7 @@ func (j *journey) delegations() {
 	} {
 		got := j.take(tt.word, tt.opts, ignore, step(j.who.delegate(tt.says)), done)
 		spoke := slices.ContainsFunc(got.Tools, func(tl tool) bool { return strings.Contains(tl.Output, tt.says) })
-		ended := "completed"
-		if j.who.stops && !tt.allowed {
-			ended = "cancelled"
-		}
-		if got.Status != ended || spoke != tt.allowed || got.noticed("DELEGATION_ALLOWED", "") != tt.allowed || got.noticed("FORBIDDEN_TOOL_RAN", "") {
+		if got.Status != "completed" || spoke != tt.allowed || got.noticed("DELEGATION_ALLOWED", "") != tt.allowed || got.noticed("FORBIDDEN_TOOL_RAN", "") {
 			t.Errorf("%s: %+v", tt.word, got)
 		}
 		if j.who.asks && !tt.allowed && !got.noticed("DELEGATION_REFUSED", "gate contextSealed") {
