@@ -29,7 +29,7 @@ func (lineNotices) Unknown() []string { return []string{"line"} }
 
 // enough is a limit for handshakes that do not reach it: on a busy machine, the
 // race detector takes minutes for the output that a handshake may have.
-const enough = 20 * time.Minute
+const enough = 5 * time.Minute
 
 // runHandshake starts a shell script as an agent, and reads its lines in a
 // handshake until an error occurs.
