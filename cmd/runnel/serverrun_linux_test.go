@@ -151,8 +151,8 @@ func TestRunContinuesAfterTheServerRestarts(t *testing.T) {
 	}
 }
 
-// The audit log is followed from another machine, as its export. The server is
-// killed and another one started meanwhile: every entry is printed once.
+// Another machine follows the audit log to export it. If the server is killed and
+// started again meanwhile, the command continues and prints every entry once.
 func TestFollowedAuditContinuesAfterTheServerRestarts(t *testing.T) {
 	s := newScene(t)
 	s.serve(t)

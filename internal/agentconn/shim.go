@@ -100,7 +100,7 @@ func isVolta(program string) bool {
 // shim of Volta may run a program of a project. name is the name of the program.
 func projectOf(dir, name string) string {
 	for dir := range outsideHome(dir) {
-		for _, file := range []string{filepath.Join("node_modules", ".bin", name), ".pnp.cjs", ".pnp.js"} { // with the latter two, Yarn looks for it
+		for _, file := range []string{filepath.Join("node_modules", ".bin", name), ".pnp.cjs", ".pnp.js"} { // from the last two, Yarn runs the program
 			if _, err := os.Lstat(filepath.Join(dir, file)); err == nil {
 				return filepath.Join(dir, file)
 			}
@@ -111,8 +111,8 @@ func projectOf(dir, name string) string {
 			continue
 		}
 		var manifest struct {
-			Volta struct{ Extends json.RawMessage }
-		} // a further project
+			Volta struct{ Extends json.RawMessage } // another project, in which Volta also looks for the program
+		}
 		if err != nil || json.Unmarshal(text, &manifest) != nil || manifest.Volta.Extends != nil {
 			return path
 		}

@@ -13,9 +13,9 @@ import (
 // case. EvalSymlinks keeps the name that was written, so paths on such a file system
 // are compared by their files, too.
 
-// otherwise returns what g protects, or one of obeyed, if dir contains it or is part
-// of it under a name in another spelling; "" if there is none. It does for such a
-// name what exposesAs, obeyedIn and hidden do for a path.
+// otherwise returns a path that g protects, or one of obeyed, if dir contains it or is
+// part of it under another name of the same file. It returns "" if there is none. It
+// compares files, whereas exposesAs, obeyedIn and hidden compare paths.
 func (g guard) otherwise(dir string, obeyed []string) string {
 	files := make(stats)
 	self := files.of(dir)

@@ -14,9 +14,9 @@ import (
 )
 
 // spellRole makes this test program mount the first path at the second one, and
-// print what is protected in each further path. It hides the mount from the guard,
-// so that the second path is only another name of the first, as one in another
-// spelling is on a file system that ignores case.
+// print whether each further path exposes something that is protected. The guard does
+// not learn of the mount. So the second path is only another name of the first, as on a
+// file system that ignores case.
 const spellRole = "mount-and-compare"
 
 func mountAndCompare(args []string) {

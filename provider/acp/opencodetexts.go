@@ -17,16 +17,16 @@ import (
 //
 //	[[ 'a[$(PROGRAM)]' -eq 0 ]]
 //
-// No permission applies to such a text. So Runnel gives opencode a plugin that refuses
-// a text which does not begin with a plain command, about which opencode asks: after
-// comments, assignments, cd with a plain argument, and a loop over plain words or with
-// a plain [ ]. A name before parentheses is
-// that of a function. PowerShell's parser finds no command in "./x". The model learns
-// why a text was refused.
+// No permission applies to such a text. Runnel therefore gives opencode a plugin that
+// refuses every text that does not begin with a plain command, about which opencode
+// asks. Before that command, the text may have comments, assignments, cd with a plain
+// argument, and the head of a loop or a condition that has only plain words. A name
+// before parentheses is no command, but defines a function. The parser for PowerShell
+// finds no command in "./x". The model learns why a text was refused.
 
-// opencodeTexts is the plugin. The names in none are those with which opencode's
-// parsers of Bash and PowerShell begin something else than a command, and those about
-// which opencode does not ask.
+// opencodeTexts is the source of the plugin. A text must not begin with a name in "none":
+// with these, the parsers for Bash and PowerShell begin something else than a command,
+// or opencode does not ask.
 const opencodeTexts = `const begin = /^(?:\s|#[^\n]*\n)*(?:cd[ \t]+(?:[\w.,:@%+~\/-]+|'[^'\n]*'|"[^"$\x60\\\n]*")[ \t]*(?:&&|;|\n)\s*|(?:if|while|until)[ \t]+(?:![ \t]+)?\[[ \t][\w.,:@%+~\/=! -]*\][ \t]*[;\n]\s*(?:then|do)\s+|for[ \t]+\w+[ \t]+in[ \t][\w.,:@%+~\/= -]*[;\n]\s*do\s+|[A-Za-z_]\w*=(?:[\w.,:@%+~\/=-]+|'[^'\n]*'|"[^"$\x60\\\n]*")?[ \t]+)*([A-Za-z_.\/~][\w.\/+-]*)(?=[\s;&|]|$)(?!(?:[ \t]|\\\n)*\()/
 const none = /^(?:cd|chdir|pushd|popd|set-location|push-location|pop-location|declare|typeset|export|readonly|local|unset|unsetenv|function|if|then|elif|elseif|else|fi|for|foreach|select|while|until|do|done|case|esac|in|time|coproc|return|throw|exit|break|continue|try|catch|finally|switch|trap|data|param|dynamicparam|begin|process|end|clean|filter|class|enum|using|workflow|parallel|sequence|inlinescript|configuration)$/i
 const powerShell = process.platform === "win32" || /pwsh|powershell/i.test(process.env.SHELL ?? "")

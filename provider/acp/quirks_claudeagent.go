@@ -139,8 +139,10 @@ func claudeOptions(env []string, opt runnel.Options, params map[string]any) erro
 		"crossSessionInbound": "refuse", // a message from another session would begin a turn
 		"permissions":         permissions,
 	}
-	if off := plugins.Off(env); !opt.Trusted && len(off) > 0 {
-		settings["enabledPlugins"] = off
+	if !opt.Trusted {
+		if off := plugins.Off(env); len(off) > 0 {
+			settings["enabledPlugins"] = off
+		}
 	}
 	options["settings"] = settings
 	if len(opt.Tools) > 0 {
