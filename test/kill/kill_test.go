@@ -79,22 +79,32 @@ func (w *world) moments(seed uint64, repeat, sessions int, act func()) tally {
 	var sum tally
 	for r := range repeat {
 		turns := make([]string, sessions)
+		ends := make([]*event.Event, sessions) // of turns that ended before they said anything
 		for i, c := range clients {
 			turns[i] = c.Send(w.turnPrompt(r*sessions + i))
 			pass(time.Duration(rnd.Int64N(int64(turnTime / 8))))
 		}
 		for i, c := range clients {
-			if w.begun {
-				c.Until("beginning", func(ev event.Event) bool {
-					_, says := ev.Body.(event.ItemDelta)
-					return says && ev.Turn == turns[i]
-				})
+			if !w.begun {
+				continue
+			}
+			ev := c.Until("beginning", func(ev event.Event) bool {
+				_, says := ev.Body.(event.ItemDelta)
+				return ev.Turn == turns[i] && (says || event.Ends(ev.Body))
+			})
+			if event.Ends(ev.Body) { // the server had not noticed yet that the agent had ended when it got the prompt
+				t.Logf("round %d, session %d: ended before it said anything", r, i)
+				ends[i] = &ev
 			}
 		}
 		pass(time.Duration(rnd.Int64N(int64(turnTime))))
 		act()
 		for i, c := range clients {
-			end := c.End(turns[i])
+			end := ends[i]
+			if end == nil {
+				ev := c.End(turns[i])
+				end = &ev
+			}
 			switch b := end.Body.(type) {
 			case event.ResponseDone:
 				sum.continued++
