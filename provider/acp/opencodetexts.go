@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -20,27 +21,58 @@ import (
 // No permission applies to such a text. Runnel therefore gives opencode a plugin that
 // refuses every text that does not begin with a plain command, about which opencode
 // asks. Before that command, the text may have comments, assignments, cd with a plain
-// argument, and the head of a loop or a condition that has only plain words. A name
-// before parentheses is no command, but defines a function. The parser for PowerShell
-// finds no command in "./x". The model learns why a text was refused.
+// argument, tests, the head of a loop or a condition that has only plain words, and one
+// parenthesis. No word there has a "[" within quotes, which an assignment to a variable
+// such as RANDOM, or a test, may evaluate: a shell runs the lines before a mistake in the
+// text, of which the parser then may see nothing. A name before parentheses is no
+// command, but defines a function. The parser for PowerShell finds no command in "./x".
+// The model learns why a text was refused.
 
 // opencodeTexts is the source of the plugin. A text must not begin with a name in "none":
 // with these, the parsers for Bash and PowerShell begin something else than a command,
-// or opencode does not ask.
-const opencodeTexts = `const begin = /^(?:\s|#[^\n]*\n)*(?:cd[ \t]+(?:[\w.,:@%+~\/-]+|'[^'\n]*'|"[^"$\x60\\\n]*")[ \t]*(?:&&|;|\n)\s*|(?:if|while|until)[ \t]+(?:![ \t]+)?\[[ \t][\w.,:@%+~\/=! -]*\][ \t]*[;\n]\s*(?:then|do)\s+|for[ \t]+\w+[ \t]+in[ \t][\w.,:@%+~\/= -]*[;\n]\s*do\s+|[A-Za-z_]\w*=(?:[\w.,:@%+~\/=-]+|'[^'\n]*'|"[^"$\x60\\\n]*")?[ \t]+)*([A-Za-z_.\/~][\w.\/+-]*)(?=[\s;&|]|$)(?!(?:[ \t]|\\\n)*\()/
+// or opencode does not ask. No two parts of a regular expression match the same
+// character in two ways, or a long text would take forever.
+const opencodeTexts = `const word = /(?:[\w.,:@%+~\/=*-]|\$\w|\{\w[\w.,]*\})/.source
+const quoted = /(?:'[^'\n[]*'|"(?:[^"$\x60\\\n[]|\$\w)*")/.source
+const value = "(?:" + word + "+|" + quoted + ")"
+const plain = "(?:" + word + "|" + quoted + "|[ !])*"
+const next = /[ \t]*(?:&&|;|\n)/.source
+const assign = /[A-Za-z_]\w*=/.source + value + "?"
+const blank = /\s|#[^\n]*\n/.source
+const cd = /cd[ \t]+/.source + value + next
+const before = [
+  blank,
+  cd,
+  "export(?:[ \\t]+" + assign + ")+" + next,
+  assign + /(?:(?=\s)|[ \t]*(?:&&|;))/.source,
+  /(?:if|while|until)[ \t]+(?:![ \t]+)?\[[ \t]/.source + plain + /\][ \t]*[;\n]\s*(?:then|do)\s/.source,
+  /\[[ \t]/.source + plain + /\][ \t]*(?:&&|\|\|)/.source,
+  /for[ \t]+\w+[ \t]+in[ \t]/.source + plain + /[;\n]\s*do\s/.source,
+  /(?:if|while|until|time|!)[ \t]/.source,
+]
+const command = /([A-Za-z_.\/~][\w.\/+-]*)(?=[\s;&|]|$)(?!\s*(?:\\\r?\n\s*)*\()/.source
+const begin = new RegExp("^(?:" + before.join("|") + ")*" + command)
+const inParentheses = new RegExp("^\\s*\\((?!\\()(?:" + before.join("|") + ")*" + command.replace("[\\s;&|]", "[\\s;&|)]"))
+const inPowerShell = new RegExp("^(?:" + blank + "|" + cd + ")*" + /([A-Za-z][\w-]*)(?=[\s;&|]|$)(?!\s*\()/.source)
 const none = /^(?:cd|chdir|pushd|popd|set-location|push-location|pop-location|declare|typeset|export|readonly|local|unset|unsetenv|function|if|then|elif|elseif|else|fi|for|foreach|select|while|until|do|done|case|esac|in|time|coproc|return|throw|exit|break|continue|try|catch|finally|switch|trap|data|param|dynamicparam|begin|process|end|clean|filter|class|enum|using|workflow|parallel|sequence|inlinescript|configuration)$/i
-const powerShell = process.platform === "win32" || /pwsh|powershell/i.test(process.env.SHELL ?? "")
+const isPowerShell = (shell) => /pwsh|powershell/i.test(shell ?? "")
+let powerShell = process.platform === "win32" || isPowerShell(process.env.SHELL)
 export const RunnelAsks = async () => ({
+  config: async (settings) => { powerShell ||= isPowerShell(settings.shell) },
   "tool.execute.before": async (call, output) => {
     if (call.tool !== "bash") return
-    const first = begin.exec(String(output.args?.command ?? ""))
-    if (!first || none.test(first[1]) || powerShell && !/^[a-z][\w-]*$/i.test(first[1])) throw new Error("Not run, because opencode may ask nobody about it. Begin the text with a plain command, such as: true;")
+    const text = String(output.args?.command ?? "")
+    const first = powerShell ? inPowerShell.exec(text) : begin.exec(text) ?? inParentheses.exec(text)
+    if (!first || none.test(first[1])) throw new Error("Not run, because opencode may ask nobody about it. Begin the text with a plain command, such as: true;")
   },
 })
 `
 
 // opencodeAskAboutTexts returns env, changed so that opencode loads opencodeTexts.
-func opencodeAskAboutTexts(env []string) ([]string, error) {
+func opencodeAskAboutTexts(args, env []string) ([]string, error) {
+	if slices.ContainsFunc(args, func(arg string) bool { return arg == "--pure" || strings.HasPrefix(arg, "--pure=") }) {
+		return nil, runnel.Fail(runnel.SessionCreateFailed, "opencode loads no plugins with --pure, so Runnel cannot make it ask before it runs commands. Remove --pure from its command in the configuration.")
+	}
 	path, err := agentconn.KeepSettings("asks.js", []byte(opencodeTexts))
 	if err != nil {
 		return nil, err

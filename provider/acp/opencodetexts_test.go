@@ -34,6 +34,14 @@ func TestOpencodeRunsNoTextAboutWhichItDoesNotAsk(t *testing.T) {
 				"for f in a; do [[ 'a[$(touch " + mark("loop") + ")]' -eq 0 ]]; done",
 				"until [ ' ]; do ls ' ] || [[ 'a[$(touch " + mark("quoted") + ")]' -eq 0 ]]; do break; done",
 				"a \\\n() { [[ 1 ]]; }\n> " + mark("continued"),
+				"( > " + mark("parentheses") + " )",
+				"((a[$(touch " + mark("arithmetic") + ")]))",
+				"[ -v 'a[$(touch " + mark("variable") + ")]' ] && ls",
+				"RANDOM='a[$(touch " + mark("number") + ")]'\nif ls ) a",
+				"export A=b && > " + mark("after-export"),
+				"export A=b ls > " + mark("exported"),
+				strings.Repeat("A=$b'c'  \n B=$ccc ; cd 'a' ;\n\n  if  ! [ a ]; then  ", 50) + "> " + mark("long"),
+				"! [[ 'a[$(touch " + mark("not") + ")]' -eq 0 ]]",
 			} {
 				r.Play(calls(r.words().Shell(text)), said)
 				r.DenyAll()
@@ -41,7 +49,8 @@ func TestOpencodeRunsNoTextAboutWhichItDoesNotAsk(t *testing.T) {
 			if !r.ModelReceived("opencode may ask nobody about it") {
 				t.Error("the model did not learn why")
 			}
-			for _, text := range []string{"ls", "# list\ncd .; A='b c' B=--c=d ls -l", "~/none/g++ -v", "if [ ! -e none ]; then ls; fi", "for f in a b; do\nls $f; done", "true; > " + mark("asked")} {
+			for _, text := range []string{"ls", "# list\ncd .; A='b c' B=--c=d ls -l", "~/none/g++ -v", "if [ ! -e none ]; then ls; fi", "for f in a b; do\nls $f; done", "true; > " + mark("asked"),
+				"(cd . && ls)", "export A='b' B=$PWD && ls", "A=1\nls", "[ -d . ] && ls", `[ "$A" = b ] || ls`, "for f in *.none {1..3}; do ls $f; done", "! ls none", "if ls none; then ls; fi"} {
 				r.asks(1, r.words().Shell(text))
 			}
 			left, err := os.ReadDir(out)
@@ -52,8 +61,31 @@ func TestOpencodeRunsNoTextAboutWhichItDoesNotAsk(t *testing.T) {
 	}
 }
 
+// The parser for PowerShell, which opencode uses if its settings name that shell, finds
+// no command in the path of a program.
+func TestOpencodeRunsNoPathWithoutAskingWithPowerShell(t *testing.T) {
+	r := newRig(t, "opencode")
+	shell := filepath.Join(r.Home.Dir, "bin", "pwsh")
+	ran := filepath.Join(r.Home.Dir, "ran")
+	r.put(shell, "#!/bin/sh\ntouch "+ran+"\n")
+	if err := os.Chmod(shell, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r.put(filepath.Join(r.Home.Dir, ".config", "opencode", "opencode.json"), `{"shell":"`+shell+`"}`)
+	r.Open()
+	r.Play(calls(r.words().Shell("./program")), said)
+	r.DenyAll()
+	if !r.ModelReceived("opencode may ask nobody about it") {
+		t.Error("the model did not learn why")
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("the program ran")
+	}
+	r.asks(1, r.words().Shell("ls"))
+}
+
 func TestPluginOfRunnelComesToThoseOfTheUserInOpencode(t *testing.T) {
-	env, err := opencodeAskAboutTexts([]string{"OPENCODE_PURE=1", opencodeContent + `={"model":"m", // mine` + "\n" + `"plugin":["mine",],}`})
+	env, err := opencodeAskAboutTexts(nil, []string{"OPENCODE_PURE=1", opencodeContent + `={"model":"m", // mine` + "\n" + `"plugin":["mine",],}`})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,8 +93,18 @@ func TestPluginOfRunnelComesToThoseOfTheUserInOpencode(t *testing.T) {
 		t.Error(env)
 	}
 	for _, content := range []string{"[]", `{"plugin":"mine"}`} {
-		if _, err := opencodeAskAboutTexts([]string{opencodeContent + "=" + content}); runnel.CodeOf(err) != runnel.SessionCreateFailed {
+		if _, err := opencodeAskAboutTexts(nil, []string{opencodeContent + "=" + content}); runnel.CodeOf(err) != runnel.SessionCreateFailed {
 			t.Errorf("%s: %v", content, err)
+		}
+	}
+}
+
+func TestOpencodeWithoutPluginsIsRefused(t *testing.T) {
+	for _, arg := range []string{"--pure", "--pure=true"} {
+		r := newRig(t, "opencode")
+		p := r.Provider.(runnel.Programmable).WithProgram([]string{r.Agent.Path, arg}, nil)
+		if c, err := p.Open(t.Context(), r.Opt); runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), "--pure") {
+			t.Errorf("%s: %v, %v", arg, c, err)
 		}
 	}
 }

@@ -291,7 +291,7 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 		}
 	}
 	if f := p.agent.quirks().startup.askAboutTexts; f != nil && !opt.Sandbox.IsOn() && opt.PermissionMode != runnel.ModeBypass {
-		if env, err = f(env); err != nil {
+		if env, err = f(args, env); err != nil {
 			return nil, err
 		}
 	}

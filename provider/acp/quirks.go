@@ -132,8 +132,9 @@ type startupQuirks struct {
 	// allow does not override the permissions in env.
 	floors func(env []string, opt runnel.Options) ([]string, error)
 	// askAboutTexts returns env, changed so that the agent runs no text of a command
-	// in which it finds no command, and about which it therefore would not ask.
-	askAboutTexts func(env []string) ([]string, error)
+	// in which it finds no command, and about which it therefore would not ask. It
+	// fails if the arguments in args prevent that.
+	askAboutTexts func(args, env []string) ([]string, error)
 	// askFirst returns env, changed so that the agent asks before each command. It
 	// is for agents that run a command without asking if they believe that it only
 	// reads.
