@@ -79,7 +79,7 @@ func (l *serverLink) pause(ctx context.Context, out *outage, err error) bool {
 	if !l.lost {
 		l.lost = true
 		why := "the server does not answer"
-		if errors.Is(err, auth.ErrServerAgent) || errors.Is(err, auth.ErrServerUser) {
+		if answered(err) || errors.Is(err, auth.ErrServerAgent) || errors.Is(err, auth.ErrServerUser) {
 			why = explain(err)
 		}
 		l.say("runnel: %s; waiting for the server", why)
