@@ -158,7 +158,7 @@ func TestStdoutHeldByADescendantDoesNotBlockWait(t *testing.T) {
 			t.Parallel()
 			c := command(role)
 			c.Mark = "PROC_TEST_" + MarkSuffix
-			c.Linger = defaultLinger / 4 // leaves room for a busy machine
+			c.Linger = testload.Room(defaultLinger / 4) // in which the descendant has to say that it is ready
 			p := start(t, c)
 			pid := awaitReady(t, p, 1)[0]
 			<-p.exited
@@ -168,7 +168,7 @@ func TestStdoutHeldByADescendantDoesNotBlockWait(t *testing.T) {
 				t.Errorf("stdout ended with %q, %v", rest, err)
 			}
 			status := wait(t, p)
-			testload.Within(t, "the end of the output", begin, 2500*time.Millisecond)
+			testload.Within(t, "the end of the output", begin, c.Linger+2*time.Second)
 			if diff := cmp.Diff(ExitStatus{StdoutHeld: true, StderrHeld: false}, status); diff != "" {
 				t.Error(diff)
 			}
