@@ -52,15 +52,15 @@ func (c *Command) prepareUntrusted(ctx context.Context, opt runnel.Options, agen
 func (c *Command) checkLaunch(ctx context.Context, opt runnel.Options, dirs []string, agent Agent) error {
 	args := wrapped(c.Path, c.Args)
 	if name := launcher(c.Path, args); name != "" {
-		return untrusted(opt, dirs[0], agent.Name+" is configured to be started by "+name+", which runs programs of the folder that it works for. "+
+		return Untrusted(opt, dirs[0], agent.Name+" is configured to be started by "+name+", which runs programs of the folder that it works for. "+
 			"Install the agent, such as with npm install -g, and configure its own program.")
 	}
 	if arg := fromFolder(args, dirs[0]); arg != "" && !c.Elsewhere {
-		return untrusted(opt, dirs[0], agent.Name+" is configured to be started with "+text.OneLine(arg, 300)+", which is a file of the folder that it works for. Write its whole path.")
+		return Untrusted(opt, dirs[0], agent.Name+" is configured to be started with "+text.OneLine(arg, 300)+", which is a file of the folder that it works for. Write its whole path.")
 	}
 	if !c.Elsewhere {
 		if file := shimRuns(c.Path, args, c.Env, dirs[0]); file != "" {
-			return untrusted(opt, dirs[0], agent.Name+" is started by a shim of a version manager, and "+text.OneLine(file, 300)+" may make it run a program at a path. "+
+			return Untrusted(opt, dirs[0], agent.Name+" is started by a shim of a version manager, and "+text.OneLine(file, 300)+" may make it run a program at a path. "+
 				"Configure the agent's own program and its interpreter by their whole paths, or check this file.")
 		}
 	}
@@ -78,7 +78,7 @@ func (c *Command) checkGit(ctx context.Context, opt runnel.Options, dirs []strin
 	shim := isShim(inPath("git", c.Env))
 	for _, dir := range dirs {
 		if file := versionByPath(dir); shim && file != "" {
-			return untrusted(opt, dir, "Agents run git without asking. Here git is a shim of a version manager, and "+text.OneLine(file, 300)+" may make it run a program at a path. "+
+			return Untrusted(opt, dir, "Agents run git without asking. Here git is a shim of a version manager, and "+text.OneLine(file, 300)+" may make it run a program at a path. "+
 				"Check this file.")
 		}
 		found, err := find(ctx, c.Env, dir)
@@ -86,10 +86,10 @@ func (c *Command) checkGit(ctx context.Context, opt runnel.Options, dirs []strin
 			return startFault(ctx, agent, err)
 		}
 		if err != nil {
-			return untrusted(opt, dir, "Runnel cannot determine what git would run in "+text.OneLine(dir, 300)+": "+err.Error()+".", err)
+			return Untrusted(opt, dir, "Runnel cannot determine what git would run in "+text.OneLine(dir, 300)+": "+err.Error()+".", err)
 		}
 		if len(found) > 0 {
-			return untrusted(opt, dir, "The git configuration, a hook or an unfinished operation of "+text.OneLine(dir, 300)+" makes git run programs or change files elsewhere, and agents run git without asking: "+
+			return Untrusted(opt, dir, "The git configuration, a hook or an unfinished operation of "+text.OneLine(dir, 300)+" makes git run programs or change files elsewhere, and agents run git without asking: "+
 				gitconfig.Describe(found, dir)+". Look at each, and remove it or trust the folder.")
 		}
 	}
@@ -113,9 +113,9 @@ func GitPins(ctx context.Context, env []string, opt runnel.Options) map[string]s
 	return pins
 }
 
-// untrusted returns the error for an operation that is rejected in the
+// Untrusted returns the error for an operation that is rejected in the
 // untrusted folder dir. The error ends with the ways to trust the folder.
-func untrusted(opt runnel.Options, dir, why string, cause ...error) error {
+func Untrusted(opt runnel.Options, dir, why string, cause ...error) error {
 	if dirs, err := folders(runnel.Options{Dir: dir}); err == nil {
 		dir = dirs[0]
 	}

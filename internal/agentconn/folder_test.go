@@ -275,7 +275,7 @@ func TestGitOfTheFolderIsNotRun(t *testing.T) {
 
 func TestTrustCommandIsQuoted(t *testing.T) {
 	for dir, want := range map[string]string{"/a/b-c.d": "/a/b-c.d", "/a b": "'/a b'", "/a'b;$c": `'/a'\''b;$c'`, "/a,/b": `'"/a,/b"'`, `/a",b`: `'"/a"",b"'`} {
-		if err := untrusted(runnel.Options{Dir: dir}, dir, "Why."); !strings.Contains(err.Error(), "--trusted-folders "+want+" (") {
+		if err := Untrusted(runnel.Options{Dir: dir}, dir, "Why."); !strings.Contains(err.Error(), "--trusted-folders "+want+" (") {
 			t.Errorf("%q: %v", dir, err)
 		}
 	}

@@ -98,7 +98,7 @@ func redactor(env []string) func([]byte) []byte {
 // if opt.Dir is untrusted.
 func Find(program string, agent Agent, opt runnel.Options) (string, error) {
 	if !opt.Trusted && relativeProgram(program) {
-		return "", untrusted(opt, opt.Dir, "The program "+text.OneLine(program, 300)+" of "+agent.Name+" is relative: the folder could choose it. Write its whole path.")
+		return "", Untrusted(opt, opt.Dir, "The program "+text.OneLine(program, 300)+" of "+agent.Name+" is relative: the folder could choose it. Write its whole path.")
 	}
 	found, err := find(program, opt)
 	if err != nil {

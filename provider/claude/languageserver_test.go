@@ -1,8 +1,10 @@
 package claude
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentrig"
 )
 
@@ -21,5 +23,23 @@ func TestLanguageServersOfPlugins(t *testing.T) {
 		r.Opt.Trusted, r.Conn = true, nil // proves that the test can fail
 		r.AsksLanguageServer("LSP", "filePath", "Read", "file_path")
 		agentrig.Await(t, mark)
+	})
+}
+
+// Of several settings on its command line, Claude Code obeys the last one only.
+func TestConfiguredArgumentsWithPluginsAreRefusedInAnUntrustedFolder(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		r.InstallsPlugins()
+		r.Opt.Path = "" // the arguments belong to the configured program
+		for _, args := range [][]string{{"--plugin-dir", "mine"}, {"--plugin-url=https://example.org/p.zip"}, {"--settings={}"}} {
+			p := r.Provider.(runnel.Programmable).WithProgram(append([]string{r.Agent.Path}, args...), nil)
+			c, err := p.Open(t.Context(), r.Opt)
+			if runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), "trusted-folders") {
+				t.Errorf("%s: %v", args, err)
+			}
+			if err == nil {
+				_ = c.Close()
+			}
+		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -159,7 +160,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 	}
 	box := enclosure(env, args, opt)
 	if !opt.Trusted {
-		if args, err = withoutServers(env, args, box); err != nil {
+		if args, err = withoutServers(env, first, args, opt, box); err != nil {
 			return nil, err
 		}
 	}
@@ -181,11 +182,18 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 // withoutServers returns args with settings that switch off the user's plugins with
 // language servers, and adds the file of the settings to what the agent reads in a
 // sandbox. Settings that the agent receives after its start come too late for that
-// (2.1.330).
-func withoutServers(env, args []string, box *agentconn.Enclosure) ([]string, error) {
+// (2.1.330). It fails if the configured arguments in first bring further plugins, or
+// settings, of which Claude Code would ignore those that come first.
+func withoutServers(env, first, args []string, opt runnel.Options, box *agentconn.Enclosure) ([]string, error) {
+	if hasFlag(first, "--plugin-dir") || hasFlag(first, "--plugin-url") {
+		return nil, agentconn.Untrusted(opt, opt.Dir, "The command of Claude Code in the configuration names a plugin, which may run programs of an untrusted folder. Install the plugin instead, so that Runnel can switch it off.")
+	}
 	off := plugins.Off(env)
 	if len(off) == 0 {
 		return args, nil
+	}
+	if hasFlag(first, "--settings") {
+		return nil, agentconn.Untrusted(opt, opt.Dir, "The command of Claude Code in the configuration has --settings, so Runnel cannot switch off plugins that may run programs of an untrusted folder. Move these settings to the settings.json of Claude Code.")
 	}
 	settings, err := json.Marshal(map[string]any{"enabledPlugins": off})
 	if err != nil {
@@ -199,6 +207,11 @@ func withoutServers(env, args []string, box *agentconn.Enclosure) ([]string, err
 		box.Read = append(box.Read, file)
 	}
 	return append(args, "--settings="+file), nil
+}
+
+// hasFlag reports whether args have a flag, also with its value in the same argument.
+func hasFlag(args []string, flag string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool { return arg == flag || strings.HasPrefix(arg, flag+"=") })
 }
 
 // Adopt implements [runnel.Adopter].
