@@ -22,38 +22,50 @@ import (
 // refuses every text that does not begin with a plain command, about which opencode
 // asks. Before that command, the text may have comments, assignments, cd with a plain
 // argument, tests, the head of a loop or a condition that has only plain words, and one
-// parenthesis. No word there has a "[" within quotes, which an assignment to a variable
-// such as RANDOM, or a test, may evaluate: a shell runs the lines before a mistake in the
-// text, of which the parser then may see nothing. A name before parentheses is no
-// command, but defines a function. The parser for PowerShell finds no command in "./x".
-// The model learns why a text was refused.
+// parenthesis. A shell runs the lines before a mistake in the text, of which the parser
+// then may see nothing, so nothing there may be evaluated:
+//   - Only digits are assigned to variables that hold numbers. For these, a shell
+//     computes the value, also that of $_ or of a name of a file.
+//   - A test is about a text or a file, and not about numbers or variables (-v). It has
+//     no words that a shell replaces by several, which may be such an option.
+//   - No word has a "[" within quotes.
+//
+// Only spaces, tabs and new lines end a word there, as in a shell. For \s, JavaScript
+// also takes other characters, which a shell takes for a part of the word.
+//
+// A name before parentheses is no command, but defines a function. The parser for
+// PowerShell finds no command in "./x". The model learns why a text was refused.
 
-// opencodeTexts is the source of the plugin. A text must not begin with a name in "none":
-// with these, the parsers for Bash and PowerShell begin something else than a command,
-// or opencode does not ask. No two parts of a regular expression match the same
+// opencodeTexts is the source of the plugin. The variables in "integers" hold numbers in
+// bash, zsh or ksh. A text must not begin with a name in "none": with these, the parsers
+// for Bash and PowerShell begin something else than a command, or opencode does not ask. No two parts of a regular expression match the same
 // character in two ways, or a long text would take forever.
-const opencodeTexts = `const word = /(?:[\w.,:@%+~\/=*-]|\$\w|\{\w[\w.,]*\})/.source
+const opencodeTexts = `const integers = "RANDOM|SRANDOM|SECONDS|LINENO|OPTIND|HISTCMD|HISTSIZE|SAVEHIST|LINES|COLUMNS|SHLVL|TMOUT|FUNCNEST|MAILCHECK|LOGCHECK|LISTMAX|KEYTIMEOUT|DIRSTACKSIZE|BAUD|ERRNO|ARGC|PPID|BASHPID|UID|EUID|GID|EGID|TTYIDLE|TRY_BLOCK_ERROR|TRY_BLOCK_INTERRUPT|ZSH_SUBSHELL"
+const word = /(?:[\w.,:@%+~\/=*-]|\$\w|\{\w[\w.,]*\})/.source
 const quoted = /(?:'[^'\n[]*'|"(?:[^"$\x60\\\n[]|\$\w)*")/.source
 const value = "(?:" + word + "+|" + quoted + ")"
 const plain = "(?:" + word + "|" + quoted + "|[ !])*"
 const next = /[ \t]*(?:&&|;|\n)/.source
-const assign = /[A-Za-z_]\w*=/.source + value + "?"
-const blank = /\s|#[^\n]*\n/.source
+const variable = "(?!(?:" + integers + ")" + /\b(?!=\d*[ \t\n;&])/.source + ")" + /[A-Za-z_]\w*/.source
+const assign = variable + "=" + value + "?"
+const blank = /[ \t\n]|#[^\n]*\n/.source
 const cd = /cd[ \t]+/.source + value + next
+const operand = "(?:" + /[\w.,:@%+~\/][\w.,:@%+~\/=-]*/.source + "|" + quoted + ")"
+const test = /\[[ \t]+(?:![ \t]+)?(?:-[a-hknprsuwxzGLNOS][ \t]+)?/.source + operand + "(?:[ \\t]+!?==?[ \\t]+" + operand + ")?" + /[ \t]+\]/.source
 const before = [
   blank,
   cd,
   "export(?:[ \\t]+" + assign + ")+" + next,
-  assign + /(?:(?=\s)|[ \t]*(?:&&|;))/.source,
-  /(?:if|while|until)[ \t]+(?:![ \t]+)?\[[ \t]/.source + plain + /\][ \t]*[;\n]\s*(?:then|do)\s/.source,
-  /\[[ \t]/.source + plain + /\][ \t]*(?:&&|\|\|)/.source,
-  /for[ \t]+\w+[ \t]+in[ \t]/.source + plain + /[;\n]\s*do\s/.source,
+  assign + /(?:(?=[ \t\n])|[ \t]*(?:&&|;))/.source,
+  /(?:if|while|until)[ \t]+(?:![ \t]+)?/.source + test + /[ \t]*[;\n][ \t\n]*(?:then|do)[ \t\n]/.source,
+  test + /[ \t]*(?:&&|\|\|)/.source,
+  "for[ \\t]+" + variable + /[ \t]+in[ \t]/.source + plain + /[;\n][ \t\n]*do[ \t\n]/.source,
   /(?:if|while|until|time|!)[ \t]/.source,
 ]
-const command = /([A-Za-z_.\/~][\w.\/+-]*)(?=[\s;&|]|$)(?!\s*(?:\\\r?\n\s*)*\()/.source
+const command = /([A-Za-z_.\/~][\w.\/+-]*)(?=[ \t\n;&|]|$)(?!\s*(?:\\\r?\n\s*)*\()/.source
 const begin = new RegExp("^(?:" + before.join("|") + ")*" + command)
-const inParentheses = new RegExp("^\\s*\\((?!\\()(?:" + before.join("|") + ")*" + command.replace("[\\s;&|]", "[\\s;&|)]"))
-const inPowerShell = new RegExp("^(?:" + blank + "|" + cd + ")*" + /([A-Za-z][\w-]*)(?=[\s;&|]|$)(?!\s*\()/.source)
+const inParentheses = new RegExp("^[ \\t\\n]*\\((?!\\()(?:" + before.join("|") + ")*" + command.replace("[ \\t\\n;&|]", "[ \\t\\n;&|)]"))
+const inPowerShell = new RegExp("^(?:\\r|" + blank + "|" + cd + ")*" + /([A-Za-z][\w-]*)(?=[ \t\r\n;&|]|$)(?!\s*\()/.source)
 const none = /^(?:cd|chdir|pushd|popd|set-location|push-location|pop-location|declare|typeset|export|readonly|local|unset|unsetenv|function|if|then|elif|elseif|else|fi|for|foreach|select|while|until|do|done|case|esac|in|time|coproc|return|throw|exit|break|continue|try|catch|finally|switch|trap|data|param|dynamicparam|begin|process|end|clean|filter|class|enum|using|workflow|parallel|sequence|inlinescript|configuration)$/i
 const isPowerShell = (shell) => /pwsh|powershell/i.test(shell ?? "")
 let powerShell = process.platform === "win32" || isPowerShell(process.env.SHELL)

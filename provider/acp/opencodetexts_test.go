@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentrig"
 )
 
 // opencode runs a text in which its parser finds no command without asking. A shell can
@@ -20,6 +21,7 @@ func TestOpencodeRunsNoTextAboutWhichItDoesNotAsk(t *testing.T) {
 			r.Opt.PermissionMode = mode
 			out := filepath.Join(r.Home.Dir, "outside")
 			r.put(filepath.Join(out, "kept.txt"), "kept\n")
+			r.Write("a[$(touch ran)]", "") // the shell makes words out of names of files, too
 			mark := func(name string) string { return filepath.Join(out, name) }
 			r.Open()
 			for _, text := range []string{
@@ -42,6 +44,11 @@ func TestOpencodeRunsNoTextAboutWhichItDoesNotAsk(t *testing.T) {
 				"export A=b ls > " + mark("exported"),
 				strings.Repeat("A=$b'c'  \n B=$ccc ; cd 'a' ;\n\n  if  ! [ a ]; then  ", 50) + "> " + mark("long"),
 				"! [[ 'a[$(touch " + mark("not") + ")]' -eq 0 ]]",
+				"A=1\u2002ls; > " + mark("no-space"),
+				"cd $BASH_EXECUTION_STRING\nRANDOM=$_\nif ls ) a\n# a[\x60touch${IFS}" + mark("last-word") + "\x60]",
+				"cd a*\nRANDOM=$_\nif ls ) a",
+				"[ -v a* ] && A=1\nif ls ) a",
+				"for RANDOM in a*; do A=1\u2002ls; done",
 			} {
 				r.Play(calls(r.words().Shell(text)), said)
 				r.DenyAll()
@@ -50,12 +57,15 @@ func TestOpencodeRunsNoTextAboutWhichItDoesNotAsk(t *testing.T) {
 				t.Error("the model did not learn why")
 			}
 			for _, text := range []string{"ls", "# list\ncd .; A='b c' B=--c=d ls -l", "~/none/g++ -v", "if [ ! -e none ]; then ls; fi", "for f in a b; do\nls $f; done", "true; > " + mark("asked"),
-				"(cd . && ls)", "export A='b' B=$PWD && ls", "A=1\nls", "[ -d . ] && ls", `[ "$A" = b ] || ls`, "for f in *.none {1..3}; do ls $f; done", "! ls none", "if ls none; then ls; fi"} {
+				"(cd . && ls)", "export A='b' B=$PWD && ls", "A=1\nls", "[ -d . ] && ls", `[ "$A" = b ] || ls`, "for f in *.none {1..3}; do ls $f; done", "! ls none", "if ls none; then ls; fi", `while [ -n "$A" ]; do ls; done`, "if [ \"$A\" != 'b' ]\nthen\nls\nfi", "COLUMNS=80 ls"} {
 				r.asks(1, r.words().Shell(text))
 			}
 			left, err := os.ReadDir(out)
 			if kept, _ := os.ReadFile(mark("kept.txt")); err != nil || len(left) != 1 || string(kept) != "kept\n" {
 				t.Errorf("texts that nobody allowed left %v (%q), %v", left, kept, err)
+			}
+			if agentrig.Exists(r.File("ran")) {
+				t.Error("a shell ran the name of a file")
 			}
 		})
 	}
