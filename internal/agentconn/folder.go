@@ -51,7 +51,7 @@ func (c *Command) prepareUntrusted(ctx context.Context, opt runnel.Options, agen
 // checkLaunch fails if one of the folders could determine which program runs.
 func (c *Command) checkLaunch(ctx context.Context, opt runnel.Options, dirs []string, agent Agent) error {
 	args := wrapped(c.Path, c.Args)
-	if name := launcher(c.Path, args); name != "" {
+	if name := launcher(c.Path, args, !c.Elsewhere); name != "" {
 		return Untrusted(opt, dirs[0], agent.Name+" is configured to be started by "+name+", which runs programs of the folder that it works for. "+
 			"Install the agent, such as with npm install -g, and configure its own program.")
 	}
@@ -60,11 +60,51 @@ func (c *Command) checkLaunch(ctx context.Context, opt runnel.Options, dirs []st
 	}
 	if !c.Elsewhere {
 		if file := shimRuns(c.Path, args, c.Env, dirs[0]); file != "" {
-			return Untrusted(opt, dirs[0], agent.Name+" is started by a shim of a version manager, and "+text.OneLine(file, 300)+" may make it run a program at a path. "+
-				"Configure the agent's own program and its interpreter by their whole paths, or check this file.")
+			return startedByShim(opt, dirs[0], agent.Name, file)
 		}
 	}
+	if err := c.checkFurther(opt, dirs[0], agent); err != nil {
+		return err
+	}
 	return c.checkGit(ctx, opt, dirs, agent)
+}
+
+// checkFurther fails if the folder could determine which program runs as the one that
+// the variable c.Starts names.
+func (c *Command) checkFurther(opt runnel.Options, dir string, agent Agent) error {
+	program := ""
+	for _, e := range c.Env {
+		if name, value, _ := strings.Cut(e, "="); c.Starts != "" && name == c.Starts {
+			program = value
+		}
+	}
+	if program == "" {
+		return nil
+	}
+	what := c.Starts + " of " + agent.Name
+	if relativeProgram(program) {
+		return Untrusted(opt, dir, what+" is the relative path "+text.OneLine(program, 300)+": the folder could choose the program. Write its whole path.")
+	}
+	if name := launcher(program, nil, true); name != "" {
+		return Untrusted(opt, dir, what+" is "+name+", which runs programs of the folder that it works for. Write the path of the program itself.")
+	}
+	words := []string{program}
+	if slices.Contains([]string{".js", ".mjs", ".ts", ".tsx", ".jsx"}, filepath.Ext(program)) {
+		words = append(words, "node") // runs it
+	}
+	for _, name := range words {
+		if file := shimRuns(name, nil, c.Env, dir); file != "" {
+			return startedByShim(opt, dir, what, file)
+		}
+	}
+	return nil
+}
+
+// startedByShim returns the error for a program that a shim runs. file may make the shim
+// run another one.
+func startedByShim(opt runnel.Options, dir, what, file string) error {
+	return Untrusted(opt, dir, what+" is started by a shim of a version manager, and "+text.OneLine(file, 300)+" may make it run a program at a path. "+
+		"Configure the agent's own program and its interpreter by their whole paths, or check this file.")
 }
 
 // checkGit fails if git would run programs in one of the folders. If the agent

@@ -51,7 +51,7 @@ func TestLaunchersAreRefusedInUntrustedFolders(t *testing.T) {
 	}{
 		{"/usr/bin/npx agent --acp", "npx"}, {"/x/bunx agent", "bunx"}, {"/x/uvx agent", "uvx"}, {"/x/pipx run agent", "pipx"},
 		{"/x/npm --silent exec agent -- --acp", "npm exec"}, {"/x/npm x agent", "npm x"}, {"/x/pnpm dlx agent", "pnpm"}, {"/x/node --run agent", "node --run"},
-		{"/x/yarn agent", "yarn"}, {"/x/bun x agent", "bun x"}, {"/x/uv tool run agent", "uv tool"},
+		{"/x/yarn agent", "yarn"}, {"/x/bun x agent", "bun x"}, {"/x/bun /x/agent.js", "bun"}, {"/usr/bin/env deno /x/agent.ts", "deno"}, {"/x/docker --debug compose run agent", "docker compose"}, {"/x/nix-shell --run agent", "nix-shell"}, {"/x/uv tool run agent", "uv tool"},
 		{"/usr/bin/env -S A=1 npx agent", "npx"}, {"/x/NPX.CMD agent", "npx"},
 		{"/usr/bin/env|-S|npx agent", "npx"}, {"/usr/bin/env|-vS A=1 'npx' agent", "npx"}, {"/usr/bin/env|--split-string=/x/npx agent", "npx"},
 		{"env -u X npx agent", "npx"}, {"env -i A=b npx agent", "npx"}, {"env -C /tmp npm --silent exec agent", "npm exec"},
@@ -59,7 +59,7 @@ func TestLaunchersAreRefusedInUntrustedFolders(t *testing.T) {
 		{"stdbuf -oL uvx agent", "uvx"}, {"ionice -c 3 env A=b nice npx agent", "npx"}, {"xvfb-run -a npx agent", "npx"},
 		{"systemd-run --user --pipe npx agent", "npx"}, {"sudo -u agent npx agent", "npx"}, {"busybox nice npx agent", "npx"}, {"/x/NICE.EXE npx agent", "npx"},
 		{"/x/npm-agent exec", ""}, {"/usr/bin/node /x/agent.js", ""}, {"/x/uv --version", ""}, {"/usr/bin/env", ""},
-		{"nice", ""}, {"nice /x/agent --acp", ""}, {"env -u npm_config_x /x/npm-agent exec", ""}, {"/x/agent npx", ""}, {"env NPX=/x/npx /x/agent", ""},
+		{"nice", ""}, {"nice /x/agent --acp", ""}, {"env -u npm_config_x /x/npm-agent exec", ""}, {"/x/agent npx", ""}, {"/x/docker run -i agent", ""}, {"env NPX=/x/npx /x/agent", ""},
 	} {
 		words := strings.FieldsFunc(c.command, func(r rune) bool { return r == '|' || r == ' ' && !strings.Contains(c.command, "|") })
 		cmd := Command{Path: words[0], Args: words[1:]}
@@ -72,6 +72,19 @@ func TestLaunchersAreRefusedInUntrustedFolders(t *testing.T) {
 		}
 		if err := cmd.prepareUntrusted(t.Context(), runnel.Options{Dir: EmptyDir()}, Agent{Name: "Agent"}); err != nil {
 			t.Errorf("%s, in the empty directory: %v", c.command, err)
+		}
+	}
+}
+
+// In the empty directory, a program that applies settings of the current folder finds
+// none.
+func TestProgramThatReadsSettingsCanStartElsewhere(t *testing.T) {
+	_, dir := project(t)
+	for command, refused := range map[string]bool{"/x/bun /x/agent.js": false, "/x/deno /x/agent.ts": false, "/x/bun x agent": true} {
+		words := strings.Fields(command)
+		cmd := Command{Path: words[0], Args: words[1:], Elsewhere: true}
+		if err := cmd.prepareUntrusted(t.Context(), runnel.Options{Dir: dir}, Agent{Name: "Agent"}); refused != (err != nil) {
+			t.Errorf("%s: %v", command, err)
 		}
 	}
 }

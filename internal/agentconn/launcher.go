@@ -13,10 +13,17 @@ import (
 var launchers = map[string][]string{
 	"npx": nil, "pnpx": nil, "bunx": nil, "uvx": nil, "pipx": nil, "corepack": nil,
 	"pnpm": nil, "yarn": nil, "yarnpkg": nil, // they also run programs of the folder by name alone
-	"npm": {"exec", "x", "run", "run-script", "start"}, "bun": {"x", "run"}, "deno": {"run", "task", "x"}, "node": {"--run"},
+	"bun": {"x", "run"}, "deno": {"run", "task", "x"},
+	"docker-compose": nil, "podman-compose": nil, "docker": {"compose"}, "podman": {"compose"}, "nix-shell": nil, "nix": {"run", "develop", "shell"}, "devbox": {"run", "shell"}, "pixi": {"run", "exec"},
+	"make": nil, "just": nil, "go": {"run", "tool"}, "cargo": {"run"}, "dotnet": {"run", "tool"}, "bundle": {"exec"}, "tsx": nil, "ts-node": nil,
+	"npm": {"exec", "x", "run", "run-script", "start"}, "node": {"--run"},
 	"uv": {"run", "tool"}, "poetry": {"run"}, "pipenv": {"run"}, "hatch": {"run"}, "pdm": {"run"}, "rye": {"run"},
 	"mise": {"exec", "x", "run"}, "volta": {"run"},
 }
+
+// configured are programs that apply settings of the current folder, such as
+// bunfig.toml, before they run a file in another one.
+var configured = []string{"bun", "deno"}
 
 // wrappers are programs that run another program named in their arguments.
 // Shells are not included, because they run text in a language of their own.
@@ -48,15 +55,16 @@ var splitOption = regexp.MustCompile(`^(-[A-Za-z0]*S|--split-string=)`)
 // launcher returns the launcher that a command uses, "" if there is none. After
 // a wrapper it checks every argument, because which options take a value
 // depends on the wrapper's version. At worst, an option's value that equals a
-// launcher's name causes an unnecessary error.
-func launcher(path string, args []string) string {
-	name := launches(path, args)
+// launcher's name causes an unnecessary error. inFolder reports that the command
+// starts in the folder, so that its settings apply.
+func launcher(path string, args []string, inFolder bool) string {
+	name := launches(path, args, inFolder)
 	if !slices.Contains(wrappers, baseName(path)) {
 		return name
 	}
 	for i := 0; i < len(args) && name == ""; i++ {
 		if variable, _, ok := strings.Cut(args[i], "="); !ok || strings.Contains(variable, "/") { // skip NAME=VALUE
-			name = launches(args[i], args[i+1:])
+			name = launches(args[i], args[i+1:], inFolder)
 		}
 	}
 	return name
@@ -64,7 +72,7 @@ func launcher(path string, args []string) string {
 
 // launches returns the name of the launcher, with its subcommand, if path is
 // one. Otherwise it returns "".
-func launches(path string, args []string) string {
+func launches(path string, args []string, inFolder bool) string {
 	name := baseName(path)
 	words, ok := launchers[name]
 	if !ok {
@@ -77,6 +85,9 @@ func launches(path string, args []string) string {
 		if slices.Contains(words, a) {
 			return name + " " + a
 		}
+	}
+	if inFolder && slices.Contains(configured, name) {
+		return name
 	}
 	return ""
 }

@@ -33,6 +33,10 @@ type Command struct {
 	// an untrusted folder, the agent is then started in an empty directory.
 	Elsewhere bool
 
+	// Starts is the name of a variable in Env with the path of a further program,
+	// which the agent starts in its folder. Default: there is none.
+	Starts string
+
 	// Above lists names of files and folders that the agent obeys, or sends to
 	// the model, also above the repository of a trusted folder.
 	Above []string

@@ -113,6 +113,9 @@ type startupQuirks struct {
 	// ownTemp means that the agent uses a folder in the shared one for temporary
 	// files, also if another user created it; see agentconn.OwnTemp.
 	ownTemp bool
+	// starts is the name of the variable with the path of a further program, which the
+	// agent starts in the session's folder.
+	starts string
 	// alwaysArgs are further arguments, with which the agent always starts.
 	alwaysArgs []string
 	// untrustedArgs are further arguments, with which the agent starts in an untrusted

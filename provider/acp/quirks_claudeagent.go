@@ -29,6 +29,7 @@ func claudeAgent() *quirks {
 			prepare:       claudeOptions,
 			passesOptions: true, passesDisallowed: true,
 			showsThinking: true,
+			starts:        "CLAUDE_CODE_EXECUTABLE",
 			environ: func(opt runnel.Options) []string {
 				env := []string{
 					"CLAUDE_CODE_THINKING_DISPLAY=" + string(cmp.Or(opt.ThinkingDisplay, runnel.ThinkingSummarized)),

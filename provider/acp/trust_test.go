@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/testexec"
 )
 
@@ -113,6 +114,43 @@ func TestCodexPinsKeepTheUsersConfiguration(t *testing.T) {
 		got := codexPins(env, pins)
 		if !slices.Contains(got, want) || !slices.Contains(got, "A=1") || !slices.Contains(got, "Z=1") || env[1] != given {
 			t.Errorf("%s: %q", given, got)
+		}
+	}
+}
+
+// claude-agent-acp starts the Claude Code that a variable names in the session's folder.
+func TestFolderChoosesNoProgramOfTheClaudeAgent(t *testing.T) {
+	r := newRig(t, "claude-agent-acp")
+	mark, shims := filepath.Join(r.Home.Dir, "ran"), filepath.Join(r.Home.Dir, "shims")
+	shim := "#!/bin/sh\ntouch " + mark + "\n"
+	r.Write(".tool-versions", "nodejs path:./evil\n")
+	for path, text := range map[string]string{
+		filepath.Join(shims, "claude"): shim, filepath.Join(shims, "node"): shim,
+		filepath.Join(r.Home.Dir, "script"): "#!/usr/bin/env node\n", filepath.Join(r.Home.Dir, "cli.js"): "", r.File("claude"): shim,
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := testexec.Write(path, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := "PATH=" + shims + string(os.PathListSeparator) + os.Getenv("PATH")
+	for name, why := range map[string]string{
+		filepath.Join(shims, "claude"): ".tool-versions", "claude": ".tool-versions", filepath.Join(r.Home.Dir, "script"): ".tool-versions", filepath.Join(r.Home.Dir, "cli.js"): ".tool-versions",
+		"./claude": "relative", "/usr/bin/npx": "npx",
+	} {
+		env := append(slices.Clone(r.Opt.Env), path, "CLAUDE_CODE_EXECUTABLE="+name)
+		p := New(known(t, "claude-agent-acp")).(runnel.Programmable).WithProgram(append([]string{r.Agent.Path}, r.Agent.Args...), env)
+		c, err := p.Open(t.Context(), r.Opt)
+		if err == nil {
+			c.Close()
+		}
+		if runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), "CLAUDE_CODE_EXECUTABLE") || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if agentrig.Exists(mark) {
+			t.Fatalf("%s: a program that the folder chose ran", name)
 		}
 	}
 }
