@@ -66,6 +66,9 @@ func (c *Command) checkLaunch(ctx context.Context, opt runnel.Options, dirs []st
 	if err := c.checkFurther(opt, dirs[0], agent); err != nil {
 		return err
 	}
+	if err := c.checkWorktrees(opt, dirs[0], agent); err != nil {
+		return err
+	}
 	return c.checkGit(ctx, opt, dirs, agent)
 }
 
@@ -95,6 +98,31 @@ func (c *Command) checkFurther(opt runnel.Options, dir string, agent Agent) erro
 	for _, name := range words {
 		if file := shimRuns(name, nil, c.Env, dir); file != "" {
 			return startedByShim(opt, dir, what, file)
+		}
+	}
+	return nil
+}
+
+// checkWorktrees fails if a link in the repository around dir leads the worktrees that
+// the agent creates there to another folder. What the repository has would then be in a
+// folder of the user, such as ~/.claude/agents, whose files can run programs. It does
+// not concern an agent in a sandbox, which cannot write there.
+func (c *Command) checkWorktrees(opt runnel.Options, dir string, agent Agent) error {
+	if c.Worktrees == "" || opt.Sandbox.IsOn() {
+		return nil
+	}
+	for root := range outsideHome(dir) {
+		if _, err := os.Lstat(filepath.Join(root, ".git")); missing(err) {
+			continue
+		}
+		for path := filepath.Join(root, c.Worktrees); path != root; path = filepath.Dir(path) {
+			if _, err := os.Lstat(path); missing(err) {
+				continue
+			}
+			real, err := filepath.EvalSymlinks(path)
+			if in, err2 := filepath.Rel(root, real); err != nil || err2 != nil || !filepath.IsLocal(in) || strings.HasPrefix(in+string(filepath.Separator), ".git"+string(filepath.Separator)) {
+				return Untrusted(opt, dir, agent.Name+" creates worktrees of git without asking, and "+text.OneLine(path, 500)+" is a link that leads them to another folder. Remove the link.")
+			}
 		}
 	}
 	return nil

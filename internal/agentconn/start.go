@@ -37,6 +37,10 @@ type Command struct {
 	// which the agent starts in its folder. Default: there is none.
 	Starts string
 
+	// Worktrees is the folder, below the root of a repository, in which the agent
+	// creates worktrees of git without asking. Default: it creates none.
+	Worktrees string
+
 	// Above lists names of files and folders that the agent obeys, or sends to
 	// the model, also above the repository of a trusted folder.
 	Above []string

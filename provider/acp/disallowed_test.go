@@ -32,7 +32,7 @@ func TestDisallowedToolsReachTheAgent(t *testing.T) {
 	}{
 		{"claude tools", claude, runnel.Options{ServerDisallowedTools: []string{"Bash"}}, `"disallowedTools":["Bash"]`},
 		{"claude never", claude, runnel.Options{ServerDisallowedTools: []string{"Bash"}, Delegation: runnel.DelegateNever}, `"disallowedTools":["Bash","Agent","Task","Workflow","SendMessage"]`},
-		{"claude ask", claude, runnel.Options{Delegation: runnel.DelegateAsking}, `"settings":{"crossSessionInbound":"refuse","permissions":{"ask":["Agent","Task","Workflow","SendMessage"],"disableAutoMode":"disable"}}`},
+		{"claude ask", claude, runnel.Options{Delegation: runnel.DelegateAsking}, `"settings":{"crossSessionInbound":"refuse","permissions":{"ask":["EnterWorktree","Agent","Task","Workflow","SendMessage"],"disableAutoMode":"disable"}}`},
 		{"claude flag", claude, runnel.Options{ServerDisallowedTools: []string{"--settings={}"}}, "begins with a letter or digit"},
 		{"opencode tools", opencode, runnel.Options{ServerDisallowedTools: []string{"bash", "write"}, PermissionMode: runnel.ModeAcceptEdits}, `{"*_*":{"?":"ask"},"bash":"deny","edit":"deny","task":"deny","webfetch":"ask"}`},
 		{"opencode server", opencode, runnel.Options{ServerDisallowedTools: []string{"mcp__my.mail", "mcp__a__b c"}, PermissionMode: runnel.ModeDontAsk}, `"a_b_c":"deny","bash":"deny","edit":"deny","my_mail_*":"deny"`},
@@ -47,7 +47,7 @@ func TestDisallowedToolsReachTheAgent(t *testing.T) {
 	if len(env) != 2 || env[1] != `CODEX_CONFIG={"agents":{"enabled":false,"max_threads":2},"model":"m"}` {
 		t.Errorf("codex: %q", env)
 	}
-	if got := claude(runnel.Options{}); strings.Contains(got, "disallowed") || strings.Contains(got, `"ask"`) {
+	if got := claude(runnel.Options{PermissionMode: runnel.ModeBypass}); strings.Contains(got, "disallowed") || strings.Contains(got, `"ask"`) {
 		t.Errorf("without such options: %s", got)
 	}
 }

@@ -116,6 +116,9 @@ type startupQuirks struct {
 	// starts is the name of the variable with the path of a further program, which the
 	// agent starts in the session's folder.
 	starts string
+	// worktrees is the folder, below the root of a repository, in which the agent
+	// creates worktrees of git without asking.
+	worktrees string
 	// alwaysArgs are further arguments, with which the agent always starts.
 	alwaysArgs []string
 	// untrustedArgs are further arguments, with which the agent starts in an untrusted

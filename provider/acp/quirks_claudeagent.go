@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,6 +31,7 @@ func claudeAgent() *quirks {
 			passesOptions: true, passesDisallowed: true,
 			showsThinking: true,
 			starts:        "CLAUDE_CODE_EXECUTABLE",
+			worktrees:     filepath.Join(".claude", "worktrees"),
 			environ: func(opt runnel.Options) []string {
 				env := []string{
 					"CLAUDE_CODE_THINKING_DISPLAY=" + string(cmp.Or(opt.ThinkingDisplay, runnel.ThinkingSummarized)),
@@ -86,6 +88,9 @@ var claudeSubagents = []string{"Agent", "Task", "Workflow", "SendMessage"}
 // later, by itself.
 var claudeSchedules = []string{"CronCreate", "ScheduleWakeup"}
 
+// claudeMoves lists the tools by which the model makes the agent work in another folder.
+var claudeMoves = []string{"EnterWorktree"}
+
 type claudeMeta struct {
 	ClaudeCode struct {
 		ToolName string `json:"toolName"`
@@ -127,7 +132,7 @@ func claudeOptions(env []string, opt runnel.Options, params map[string]any) erro
 		options["disallowedTools"] = disallowed
 	}
 	permissions := map[string]any{"disableAutoMode": "disable"} // else a model decides about calls in the plan mode, which the model can enter by itself
-	if ask := agentconn.AskTools(opt, claudeSchedules, claudeSubagents); len(ask) > 0 {
+	if ask := agentconn.AskTools(opt, claudeSchedules, claudeMoves, claudeSubagents); len(ask) > 0 {
 		permissions["ask"] = ask
 	}
 	if opt.Trusted && len(opt.UntrustedDirs) > 0 {

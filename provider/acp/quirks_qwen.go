@@ -28,6 +28,7 @@ func qwen() *quirks {
 			bypass:      []setting{{"mode", "yolo"}, {"mode", "auto"}, {"mode", "auto-edit"}}, // in auto a model decides; 0.24.4 starts in auto
 
 			contextSettings: qwenSettings,
+			worktrees:       filepath.Join(".qwen", "worktrees"),
 			linkInState:     qwenLink,
 			askFirst:        qwenAskFirst,
 			subagentsAsk:    qwenSubagentsAsk,

@@ -118,6 +118,25 @@ func TestCodexPinsKeepTheUsersConfiguration(t *testing.T) {
 	}
 }
 
+// Qwen Code 0.24.4 creates worktrees in .qwen without asking, also where a link leads.
+// An empty folder is no settings.
+func TestLinkLeadsNoWorktreesOfQwenElsewhere(t *testing.T) {
+	dir, other, program := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "qwen")
+	if err := os.Mkdir(filepath.Join(dir, ".git"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, filepath.Join(dir, ".qwen")); err != nil {
+		t.Fatal(err)
+	}
+	if err := testexec.Write(program, "#!/bin/sh\n"); err != nil {
+		t.Fatal(err)
+	}
+	p := New(known(t, "qwen")).(runnel.Programmable).WithProgram([]string{program}, []string{"HOME=" + t.TempDir()})
+	if _, err := p.Open(t.Context(), runnel.Options{Dir: dir}); runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), "worktrees") {
+		t.Error(err)
+	}
+}
+
 // claude-agent-acp starts the Claude Code that a variable names in the session's folder.
 func TestFolderChoosesNoProgramOfTheClaudeAgent(t *testing.T) {
 	r := newRig(t, "claude-agent-acp")

@@ -170,7 +170,7 @@ func permissions(opt runnel.Options) map[string]any {
 	if len(opt.AddDirs) > 0 {
 		out["additionalDirectories"] = opt.AddDirs
 	}
-	if ask := agentconn.AskTools(opt, schedulingTools, subagentTools); len(ask) > 0 {
+	if ask := agentconn.AskTools(opt, schedulingTools, movingTools, subagentTools); len(ask) > 0 {
 		out["ask"] = ask
 	}
 	return out

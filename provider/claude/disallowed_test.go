@@ -38,7 +38,7 @@ func TestDelegateAskingSetsAnAskRuleForSubagentTools(t *testing.T) {
 	if err != nil || len(reqs) != 2 {
 		t.Fatalf("%+v, %v", reqs, err)
 	}
-	if text := string(reqs[1].Settings); text != `{"permissions":{"additionalDirectories":["/x"],"ask":["Agent","Task","Workflow","SendMessage"],"disableAutoMode":"disable"}}` {
+	if text := string(reqs[1].Settings); text != `{"permissions":{"additionalDirectories":["/x"],"ask":["EnterWorktree","Agent","Task","Workflow","SendMessage"],"disableAutoMode":"disable"}}` {
 		t.Error(text)
 	}
 }

@@ -104,6 +104,11 @@ var subagentNames = []string{"Agent", "Task"}
 // later, by itself. A durable task of CronCreate also does so in later sessions.
 var schedulingTools = []string{"CronCreate", "ScheduleWakeup"}
 
+// movingTools are the tools by which the model makes the agent work in another folder.
+// 2.1.197 enters every worktree that the repository names, and some links, without
+// asking. It then reads, and with acceptEdits also writes, there as in the session's folder.
+var movingTools = []string{"EnterWorktree"}
+
 // subagentTools are all tools that can let a subagent work. A workflow is a script
 // that can start them, and a message continues a subagent that has ended, also
 // after a conversation was resumed.
@@ -165,7 +170,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 		}
 	}
 	tr := newTranslator()
-	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: env, Mark: mark, Above: []string{".mcp.json", ".claude", "CLAUDE.md", "CLAUDE.local.md"}, Enclosure: box, Broker: b}, product, tr, opt)
+	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: env, Mark: mark, Worktrees: filepath.Join(".claude", "worktrees"), Above: []string{".mcp.json", ".claude", "CLAUDE.md", "CLAUDE.local.md"}, Enclosure: box, Broker: b}, product, tr, opt)
 	if err != nil {
 		return nil, err
 	}
