@@ -121,7 +121,7 @@ func (c *Command) checkWorktrees(opt runnel.Options, dir string, agent Agent) er
 			}
 			real, err := filepath.EvalSymlinks(path)
 			if in, err2 := filepath.Rel(root, real); err != nil || err2 != nil || !filepath.IsLocal(in) || strings.HasPrefix(in+string(filepath.Separator), ".git"+string(filepath.Separator)) {
-				return Untrusted(opt, dir, agent.Name+" creates worktrees of git without asking, and "+text.OneLine(path, 500)+" is a link that leads them to another folder. Remove the link.")
+				return Untrusted(opt, dir, text.OneLine(path, 500)+" is a link that leads the worktrees of "+agent.Name+" to another folder. Remove the link.")
 			}
 		}
 	}

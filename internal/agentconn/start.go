@@ -38,7 +38,7 @@ type Command struct {
 	Starts string
 
 	// Worktrees is the folder, below the root of a repository, in which the agent
-	// creates worktrees of git without asking. Default: it creates none.
+	// creates worktrees of git. Default: it creates none.
 	Worktrees string
 
 	// Above lists names of files and folders that the agent obeys, or sends to

@@ -90,12 +90,13 @@ func geminiWithPolicy(env []string, name, content string) ([]string, error) {
 // parameter ignores the case of its value, as Qwen Code does with names of subagents.
 var qwenOthers = []string{"agent(subagent_type:claude-code)", "agent(subagent_type:codex)"}
 
-// qwenAskFirst returns env, changed so that Qwen Code asks before each command, and
-// starts no other agent. By itself, it does the latter without asking in the mode
+// qwenAskFirst returns env, changed so that Qwen Code asks before each command and
+// before it makes a worktree, whose files may be those of another repository that the
+// folder's .git names, and starts no other agent. By itself, it does the latter without asking in the mode
 // auto-edit. In the mode yolo it does not ask nevertheless.
 func qwenAskFirst(env []string) ([]string, error) {
 	return qwenDefaults.change(env, func(settings map[string]json.RawMessage) error {
-		if err := permit(settings, "ask", "run_shell_command", "monitor"); err != nil {
+		if err := permit(settings, "ask", "run_shell_command", "monitor", "enter_worktree"); err != nil {
 			return err
 		}
 		if err := permit(settings, "deny", qwenOthers...); err != nil {

@@ -51,6 +51,36 @@ func TestCommandsThatSeemToReadAreAskedAbout(t *testing.T) {
 	})
 }
 
+// A file .git can name the git directory of another repository of the user. Qwen Code
+// (0.24.4) makes a worktree of that one in the folder, whose files it then reads.
+func TestWorktreesOfQwenAreAskedAbout(t *testing.T) {
+	r := newRig(t, "qwen")
+	other, named := filepath.Join(r.Home.Dir, "other"), r.File("g/worktrees/w")
+	r.put(filepath.Join(other, "secret.txt"), "canary-secret\n")
+	r.git(other, "init", "-q")
+	r.git(other, "add", ".")
+	r.git(other, "commit", "-qm", "one")
+	r.put(filepath.Join(named, "HEAD"), "ref: refs/heads/master\n")
+	r.put(filepath.Join(named, "commondir"), filepath.Join(other, ".git")+"\n")
+	r.put(filepath.Join(named, "gitdir"), r.File(".git")+"\n")
+	r.put(r.File(".git"), "gitdir: "+named+"\n")
+	for _, mode := range []runnel.PermissionMode{runnel.ModeDefault, runnel.ModeAcceptEdits} {
+		r.Opt.PermissionMode = mode
+		r.Open()
+		r.Play(calls(fakemodel.Call("enter_worktree", args{"name": "x"})), calls(r.words().Read(r.File(".qwen/worktrees/x/secret.txt"))), said)
+		if evs, asked := r.DenyAll(); asked == 0 {
+			t.Errorf("%s: the agent did not ask\n%s", mode, dump(evs))
+		}
+		r.Close()
+		if err := os.RemoveAll(r.File(".qwen")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.ModelReceived("canary-secret") {
+		t.Error("the model received a file of another repository")
+	}
+}
+
 // Claude Code and Codex as subagents would obey the settings of an untrusted folder.
 func TestSubagentsOfQwenAreNoOtherAgents(t *testing.T) {
 	r := newRig(t, "qwen")
@@ -144,11 +174,11 @@ func TestAskingBeforeCommandsKeepsTheDefaultSettings(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	given := filepath.Join(t.TempDir(), "system-defaults.json")
 	for name, test := range map[string]struct{ text, want string }{
-		"none":      {"", `{"agents":{"crossSessionMessaging":false},"permissions":{"ask":["run_shell_command","monitor"],"deny":["agent(subagent_type:claude-code)","agent(subagent_type:codex)"]}}`},
-		"others":    {`{"a":1,"permissions":{"ask":["x"],"deny":["y"]}}`, `{"a":1,"agents":{"crossSessionMessaging":false},"permissions":{"ask":["x","run_shell_command","monitor"],"deny":["y","agent(subagent_type:claude-code)","agent(subagent_type:codex)"]}}`},
-		"agents":    {`{"agents":{"b":1,"crossSessionMessaging":true}}`, `{"agents":{"b":1,"crossSessionMessaging":true},"permissions":{"ask":["run_shell_command","monitor"],"deny":["agent(subagent_type:claude-code)","agent(subagent_type:codex)"]}}`},
+		"none":      {"", `{"agents":{"crossSessionMessaging":false},"permissions":{"ask":["run_shell_command","monitor","enter_worktree"],"deny":["agent(subagent_type:claude-code)","agent(subagent_type:codex)"]}}`},
+		"others":    {`{"a":1,"permissions":{"ask":["x"],"deny":["y"]}}`, `{"a":1,"agents":{"crossSessionMessaging":false},"permissions":{"ask":["x","run_shell_command","monitor","enter_worktree"],"deny":["y","agent(subagent_type:claude-code)","agent(subagent_type:codex)"]}}`},
+		"agents":    {`{"agents":{"b":1,"crossSessionMessaging":true}}`, `{"agents":{"b":1,"crossSessionMessaging":true},"permissions":{"ask":["run_shell_command","monitor","enter_worktree"],"deny":["agent(subagent_type:claude-code)","agent(subagent_type:codex)"]}}`},
 		"no agents": {`{"agents":[]}`, ""},
-		"comments":  {"{ // none: {\n/* \" */\"a\": \"//\\\"/*\"}//", `{"a":"//\"/*","agents":{"crossSessionMessaging":false},"permissions":{"ask":["run_shell_command","monitor"],"deny":["agent(subagent_type:claude-code)","agent(subagent_type:codex)"]}}`},
+		"comments":  {"{ // none: {\n/* \" */\"a\": \"//\\\"/*\"}//", `{"a":"//\"/*","agents":{"crossSessionMessaging":false},"permissions":{"ask":["run_shell_command","monitor","enter_worktree"],"deny":["agent(subagent_type:claude-code)","agent(subagent_type:codex)"]}}`},
 		"no end":    {`{} /* none`, ""},
 		"no string": {`{"a`, ""},
 		"comma":     {`{"a":1,}`, ""},

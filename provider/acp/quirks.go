@@ -117,7 +117,7 @@ type startupQuirks struct {
 	// agent starts in the session's folder.
 	starts string
 	// worktrees is the folder, below the root of a repository, in which the agent
-	// creates worktrees of git without asking.
+	// creates worktrees of git.
 	worktrees string
 	// alwaysArgs are further arguments, with which the agent always starts.
 	alwaysArgs []string

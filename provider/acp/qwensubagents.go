@@ -13,9 +13,8 @@ import (
 )
 
 // qwenAsksItself lists the tools of Qwen Code about which a subagent need not ask:
-// those that change nothing outside of the conversation, commands and tools of MCP
-// servers, about which it asks nevertheless, and enter_worktree, about which Qwen
-// Code never asks.
+// those that change nothing outside of the conversation, and commands, worktrees and
+// tools of MCP servers, about which it asks nevertheless.
 var qwenAsksItself = []string{
 	"read_file", "zoom_image", "display_image", "grep_search", "glob", "list_directory",
 	"todo_write", "tool_search", "list_agents", "cron_list", "task_list", "task_stop", "get_goal", "update_goal",

@@ -118,7 +118,7 @@ func TestCodexPinsKeepTheUsersConfiguration(t *testing.T) {
 	}
 }
 
-// Qwen Code 0.24.4 creates worktrees in .qwen without asking, also where a link leads.
+// Qwen Code 0.24.4 creates worktrees in .qwen, also where a link leads.
 // An empty folder is no settings.
 func TestLinkLeadsNoWorktreesOfQwenElsewhere(t *testing.T) {
 	dir, other, program := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "qwen")
