@@ -28,7 +28,8 @@ for an answer to an approval first. AGE is the age of the session. NOW is what
 waits, or else the newest activity. Without a server no session runs.
 
 'runnel attach ID' follows a session and answers its approvals. With --watch the
-list stays on the screen and is updated every two seconds, until Ctrl-C.`,
+list stays on the screen and is updated every two seconds, until Ctrl-C, also
+while the server restarts.`,
 		Example: `  runnel ps
   runnel ps --watch
   runnel ps --json | jq -r '.[] | select(.activity == "waiting").sessionId'`,
@@ -127,17 +128,19 @@ func activity(s gateway.Status, now time.Time) string {
 // watchTime is the time between two updates of ps --watch.
 const watchTime = 2 * time.Second
 
-// watchSessions prints the list again and again until the user interrupts it.
+// watchSessions prints the list again and again until the user interrupts it. A
+// server that does not answer is away, unless that is the first request.
 func (a *app) watchSessions(ctx context.Context, c config, asJSON bool) error {
 	ended, ignore := firstEndSignal()
 	defer ignore()
 	draw := a.listPrinter(asJSON)
-	for {
+	for begun := false; ; begun = true {
 		rows, err := runningSessions(ctx, c)
-		if err != nil && !errors.Is(err, errNoServer) {
+		away := errors.Is(err, errNoServer) || begun && err != nil && (!answered(err) || busy(err))
+		if err != nil && !away {
 			return err
 		}
-		if err := draw(rows, errors.Is(err, errNoServer)); err != nil {
+		if err := draw(rows, away); err != nil {
 			return err
 		}
 		select {
