@@ -69,15 +69,36 @@ func identity(w runnel.Writer) string { return fmt.Sprintf("%d %s", w.PID, w.Sta
 // open, and that its user has not taken over. If there are any, of waits for the
 // exit of the session's last agent and looks again: that agent's processes have
 // the conversation open until then, and may have lost the supervisor by which
-// they are recognised. of fails if ctx ends, because the list may then be
-// incomplete.
+// they are recognised. If a supervisor was killed, its agent may still run while
+// the session has not noticed that yet: of also waits for processes that are
+// about to end, and then for the session. of fails if ctx ends, because the list
+// may then be incomplete.
 func (w *writers) of(ctx context.Context, e *entry) ([]runnel.Writer, error) {
 	list := w.now(ctx, e)
 	if len(list) > 0 && e.session.AwaitExit(ctx) == nil {
 		list = w.now(ctx, e)
 	}
+	ended := false // a process was about to end
+	for late := time.Now().Add(endTime); time.Now().Before(late); list = w.now(ctx, e) {
+		if slices.ContainsFunc(list, func(o runnel.Writer) bool { return o.Ends }) {
+			ended = true
+		} else if !ended || !e.session.Status().AgentAlive {
+			break // otherwise the process may have been the session's agent, to which a prompt would still go
+		}
+		select {
+		case <-time.After(endEvery):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	return list, ctx.Err()
 }
+
+// Bounds of the wait for processes that are about to end.
+const (
+	endTime  = 2 * time.Second
+	endEvery = 10 * time.Millisecond // pause between two looks
+)
 
 func (w *writers) now(ctx context.Context, e *entry) []runnel.Writer {
 	rec, _ := e.snapshot()

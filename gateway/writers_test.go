@@ -138,6 +138,31 @@ func TestPromptAfterCrashWaitsForTheOldAgent(t *testing.T) {
 	})
 }
 
+// After a supervisor was killed, its agent runs for another moment. A prompt that
+// arrives before the session has noticed the end is not refused because of it.
+func TestPromptWaitsForAProcessThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, p, id := newShared(t)
+		defer closeIt(t, g)
+		ending := inTerminal(1)
+		ending.Ends = true
+		p.set(ending)
+		time.AfterFunc(time.Second, func() { p.set() })
+		if _, err := g.Send(t.Context(), id, Prompt{Text: "text"}); err != nil {
+			t.Errorf("a prompt while the process ends: %v", err)
+		}
+		synctest.Wait()
+		p.set(ending) // it does not end, such as a process that an agent freed of its supervisor
+		began := time.Now()
+		if _, err := g.Send(t.Context(), id, Prompt{Text: "text"}); runnel.CodeOf(err) != runnel.ConversationInUse {
+			t.Errorf("a prompt beside a process that does not end: %v", err)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("the prompt waited for %v", took)
+		}
+	})
+}
+
 func TestRecentChangeKeepsPromptsOutFor30Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, p, id := newShared(t)

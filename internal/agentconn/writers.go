@@ -16,6 +16,6 @@ func RunningWriter(conversation string, pid int, start string, source runnel.Wri
 	}
 	r, ok := procinfo.RunningProcess(pid, start)
 	return runnel.Writer{
-		AgentSessionID: conversation, PID: pid, Source: source, Start: r.Start, Session: r.Session, Own: r.Child,
+		AgentSessionID: conversation, PID: pid, Source: source, Start: r.Start, Session: r.Session, Own: r.Child, Ends: r.Ends,
 	}, ok
 }

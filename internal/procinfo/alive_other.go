@@ -7,6 +7,7 @@ type Running struct {
 	Start   string
 	Session string
 	Child   bool
+	Ends    bool
 }
 
 // RunningProcess reports false: processes cannot be checked on this system.

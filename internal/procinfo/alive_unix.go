@@ -12,6 +12,7 @@ type Running struct {
 	Start   string // always "" on this system
 	Session string // always "" on this system
 	Child   bool   // always false on this system
+	Ends    bool   // always false on this system
 }
 
 // RunningProcess reports whether a process pid runs. It ignores start on this

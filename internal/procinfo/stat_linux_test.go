@@ -109,6 +109,9 @@ func TestMarksAndCommandLineOfAProcess(t *testing.T) {
 	if got := Marks(cmd.Process.Pid); !slices.Equal(got, []string{mark}) {
 		t.Errorf("marks: %q", got)
 	}
+	if r, ok := RunningProcess(cmd.Process.Pid, ""); !ok || !r.Ends || r.Session != "" { // an agent's process without a supervisor
+		t.Errorf("as a running process: %+v, %v", r, ok)
+	}
 	if is, err := IsSupervisor(cmd.Process.Pid); is || err != nil { // the first argument is not SuperviseCommand
 		t.Errorf("a supervisor: %v, %v", is, err)
 	}
@@ -117,6 +120,30 @@ func TestMarksAndCommandLineOfAProcess(t *testing.T) {
 	if _, err := IsSupervisor(cmd.Process.Pid); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of one that is gone: %v", err)
 	}
+}
+
+func TestOrdinaryProcessDoesNotEnd(t *testing.T) {
+	cmd := exec.Command("/bin/sh", "-c", "echo begun; read line")
+	cmd.Env = []string{"A=1"}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if r, ok := RunningProcess(cmd.Process.Pid, ""); !ok || r.Ends {
+		t.Errorf("as a running process: %+v, %v", r, ok)
+	}
+	in.Close()
+	_ = cmd.Wait()
 }
 
 func TestSupervisedSession(t *testing.T) {
