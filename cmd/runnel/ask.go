@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -61,7 +63,7 @@ func (k *asker) approve(ctx context.Context, a event.Approval) runnel.Decision {
 	if k.ask != nil {
 		defer k.ask(a.ID)()
 	}
-	fmt.Fprint(k.out, question(a))
+	fmt.Fprint(k.out, question(a, k.width()))
 	settled := time.NewTimer(k.settle)
 	defer settled.Stop()
 	select {
@@ -238,9 +240,18 @@ func (s showing) event(ev event.Event) error {
 // maxQuestion is how many lines of arguments are shown.
 const maxQuestion = 60
 
-// question returns the text of an approval for the screen. It always shows the
-// exact arguments, never only the agent's description of them.
-func question(a event.Approval) string {
+// width returns the width of the terminal on which questions appear, or 0 if it
+// is not known.
+func (k *asker) width() int {
+	if f := fileOf(k.out); f != nil {
+		return columns(f)
+	}
+	return 0
+}
+
+// question returns the text of an approval for a screen of a width. It always
+// shows the exact arguments, never only the agent's description of them.
+func question(a event.Approval, width int) string {
 	var b strings.Builder
 	tool, title := oneLine(a.ToolName, 80), oneLine(a.Title, 200)
 	if a.Kind == event.ApprovalTool && tool != "" && len(a.Arguments) > 0 {
@@ -266,13 +277,38 @@ func question(a event.Approval) string {
 				fmt.Fprintf(&b, "  … %d more lines\n", len(lines)-i)
 				break
 			}
-			fmt.Fprintf(&b, "  %s\n", line)
+			for j, row := range argumentRows(line, width) {
+				fmt.Fprintf(&b, "  %s%s\n", continued[:min(j, 1)*len(continued)], row)
+			}
 		}
 	}
 	for i, c := range a.Choices {
 		fmt.Fprintf(&b, "  %d  %s\n", i+1, oneLine(c.Label, event.MaxTitle)) // in full: the end of a granted path matters, too
 	}
 	return b.String()
+}
+
+// continued begins each further row of a line of arguments. The terminal would
+// begin it with the agent's text, which could then imitate a question.
+const continued = "│ "
+
+// argumentRows splits a line of arguments into rows that fit the screen, with
+// an indent of two cells and continued. A width of 0 means 80. Terminals differ
+// in the width of characters outside of ASCII, so each counts as two cells.
+func argumentRows(line string, width int) (rows []string) {
+	most := max(cmp.Or(width, 80)-2-2, 2)
+	start, at := 0, 0
+	for i, r := range line {
+		n := 1
+		if r >= utf8.RuneSelf {
+			n = 2
+		}
+		if at += n; at > most {
+			rows = append(rows, line[start:i])
+			start, at = i, n
+		}
+	}
+	return append(rows, line[start:])
 }
 
 // exactJSON escapes the characters in JSON that a person could not see: control

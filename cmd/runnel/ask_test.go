@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ func TestQuestionShowsInvisibleCharacters(t *testing.T) {
 			if !json.Valid(args) {
 				t.Fatal("not what an agent could send")
 			}
-			shown := question(event.Approval{Title: "Bash", ToolName: "Bash", Arguments: args, Choices: []event.Choice{{ID: "deny", Label: "Deny"}}})
+			shown := question(event.Approval{Title: "Bash", ToolName: "Bash", Arguments: args, Choices: []event.Choice{{ID: "deny", Label: "Deny"}}}, 80)
 			if termtext.Clean(shown) != shown {
 				t.Errorf("a terminal would obey it: %q", shown)
 			}
@@ -48,7 +49,7 @@ func TestQuestionShowsInvisibleCharacters(t *testing.T) {
 			}
 		})
 	}
-	plain := question(event.Approval{ToolName: "Write", Arguments: json.RawMessage(`{"text":"grüße, 世界 👍 e\u0301"}`)})
+	plain := question(event.Approval{ToolName: "Write", Arguments: json.RawMessage(`{"text":"grüße, 世界 👍 e\u0301"}`)}, 80)
 	if !strings.Contains(plain, "grüße, 世界 👍") {
 		t.Errorf("text of other languages is not readable: %q", plain)
 	}
@@ -67,8 +68,46 @@ func TestQuestionIsShownTwice(t *testing.T) {
 func TestQuestionShowsLabelsInFull(t *testing.T) {
 	label := "Allow edits in /" + strings.Repeat("folder/", 35) + "secrets for this session"
 	a := event.Approval{Kind: event.ApprovalTool, ToolName: "apply_patch", Arguments: []byte(`{}`), Choices: []event.Choice{{ID: "s", Kind: event.ChoiceAllowSession, Label: label}}}
-	if text := question(a); !strings.Contains(text, label) {
+	if text := question(a, 80); !strings.Contains(text, label) {
 		t.Errorf("the label is cut:\n%s", text)
+	}
+}
+
+// A terminal continues a long line at its left edge. Without a mark there, an
+// argument with enough spaces could draw another question with other arguments
+// and choices, below what would run.
+func TestArgumentsCannotDrawAnotherQuestion(t *testing.T) {
+	for name, filler := range map[string]string{"spaces": " ", "wide characters": "世", "combining characters": "e\u0301", "emoji": "👍"} {
+		for _, width := range []int{0, 40, 80, 133} {
+			columns := cmp.Or(width, 80)
+			command := "rm -rf ~ #" + strings.Repeat(filler, 2*columns)
+			for _, row := range []string{"? Bash", "  its arguments, 24 bytes:", "  {", "    'command': 'ls'", "  }", "  1  Allow once"} {
+				command += row + strings.Repeat(filler, columns) // some row begins at the edge
+				command += strings.Repeat(" ", columns-len(row)) + row
+			}
+			args, err := json.Marshal(map[string]string{"command": command})
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown := question(event.Approval{ToolName: "Bash", Arguments: args, Choices: []event.Choice{{ID: "deny", Label: "Deny"}}}, width)
+			var joined strings.Builder
+			for line := range strings.Lines(shown) {
+				line = strings.TrimSuffix(line, "\n")
+				if n := cells(line); n > columns {
+					t.Errorf("%s: the terminal continues a line of %d cells on %d columns: %q", name, n, columns, line)
+				}
+				if more, ok := strings.CutPrefix(line, "  │ "); ok {
+					joined.WriteString(more)
+				} else {
+					joined.WriteString("\n" + line)
+				}
+			}
+			_, rest, _ := strings.Cut(joined.String(), "bytes:\n")
+			var got struct{ Command string }
+			if err := json.NewDecoder(strings.NewReader(rest)).Decode(&got); err != nil || got.Command != command {
+				t.Errorf("%s: the rows mean %q, %v; want %q", name, got.Command, err, command)
+			}
+		}
 	}
 }
 
@@ -77,7 +116,7 @@ func TestQuestionShowsLabelsInFull(t *testing.T) {
 func TestQuestionAboutAHost(t *testing.T) {
 	a := event.Approval{Kind: event.ApprovalTool, ToolName: event.ToolConnect, Title: "Reach api.example.com:443", Arguments: json.RawMessage(`{"host":"api.example.com","port":443}`),
 		Choices: []event.Choice{{ID: "allow_once", Label: "Allow once"}, {ID: "allow_session", Label: "Allow for this session"}, {ID: "deny", Label: "Deny"}}}
-	shown := question(a)
+	shown := question(a, 80)
 	for _, want := range []string{"? Reach api.example.com:443\n", `"port": 443`, "1  Allow once", "2  Allow for this session", "3  Deny"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("no %q in:\n%s", want, shown)
@@ -91,7 +130,7 @@ func TestQuestionAboutAHost(t *testing.T) {
 		t.Errorf("described as %q", got)
 	}
 	a.Arguments, a.Title = json.RawMessage(`{"target":"x"}`), "Reach good.example.com:443" // a tool of the agent with this name
-	if shown := question(a); !strings.Contains(shown, "? connect\n") {
+	if shown := question(a, 80); !strings.Contains(shown, "? connect\n") {
 		t.Errorf("an agent's own tool:\n%s", shown)
 	}
 }
