@@ -53,7 +53,7 @@ func (c *Command) checkLaunch(ctx context.Context, opt runnel.Options, dirs []st
 	args := wrapped(c.Path, c.Args)
 	if name := launcher(c.Path, args, !c.Elsewhere); name != "" {
 		return Untrusted(opt, dirs[0], agent.Name+" is configured to be started by "+name+", which runs programs of the folder that it works for. "+
-			"Install the agent, such as with npm install -g, and configure its own program.")
+			"Install the agent, such as with npm install -g, and configure the whole path of its own program.")
 	}
 	if arg := fromFolder(args, dirs[0]); arg != "" && !c.Elsewhere {
 		return Untrusted(opt, dirs[0], agent.Name+" is configured to be started with "+text.OneLine(arg, 300)+", which is a file of the folder that it works for. Write its whole path.")
@@ -120,8 +120,13 @@ func (c *Command) checkWorktrees(opt runnel.Options, dir string, agent Agent) er
 				continue
 			}
 			real, err := filepath.EvalSymlinks(path)
-			if in, err2 := filepath.Rel(root, real); err != nil || err2 != nil || !filepath.IsLocal(in) || strings.HasPrefix(in+string(filepath.Separator), ".git"+string(filepath.Separator)) {
-				return Untrusted(opt, dir, text.OneLine(path, 500)+" is a link that leads the worktrees of "+agent.Name+" to another folder. Remove the link.")
+			if err != nil {
+				return Untrusted(opt, dir, text.OneLine(path, 500)+", where "+agent.Name+" makes worktrees, leads to no folder that can be read. Remove it.", err)
+			}
+			in, err := filepath.Rel(root, real)
+			inGit := strings.HasPrefix(in+string(filepath.Separator), ".git"+string(filepath.Separator)) // whose files git obeys
+			if err != nil || !filepath.IsLocal(in) || inGit {
+				return Untrusted(opt, dir, text.OneLine(path, 500)+" leads the worktrees of "+agent.Name+" to "+text.OneLine(real, 500)+". Remove the link.")
 			}
 		}
 	}

@@ -14,16 +14,20 @@ var launchers = map[string][]string{
 	"npx": nil, "pnpx": nil, "bunx": nil, "uvx": nil, "pipx": nil, "corepack": nil,
 	"pnpm": nil, "yarn": nil, "yarnpkg": nil, // they also run programs of the folder by name alone
 	"bun": {"x", "run"}, "deno": {"run", "task", "x"},
-	"docker-compose": nil, "podman-compose": nil, "docker": {"compose"}, "podman": {"compose"}, "nix-shell": nil, "nix": {"run", "develop", "shell"}, "devbox": {"run", "shell"}, "pixi": {"run", "exec"},
-	"make": nil, "just": nil, "go": {"run", "tool"}, "cargo": {"run"}, "dotnet": {"run", "tool"}, "bundle": {"exec"}, "tsx": nil, "ts-node": nil,
 	"npm": {"exec", "x", "run", "run-script", "start"}, "node": {"--run"},
 	"uv": {"run", "tool"}, "poetry": {"run"}, "pipenv": {"run"}, "hatch": {"run"}, "pdm": {"run"}, "rye": {"run"},
 	"mise": {"exec", "x", "run"}, "volta": {"run"},
 }
 
-// configured are programs that apply settings of the current folder, such as
-// bunfig.toml, before they run a file in another one.
-var configured = []string{"bun", "deno"}
+// inFolder are programs that apply settings of the current folder, such as
+// bunfig.toml, before they run a file in another one, or that run what a file of the
+// current folder names. Their values are as in launchers.
+var inFolder = map[string][]string{
+	"bun": nil, "deno": nil, "tsx": nil, "ts-node": nil,
+	"docker-compose": nil, "podman-compose": nil, "docker": {"compose"}, "podman": {"compose"},
+	"nix-shell": nil, "nix": {"run", "develop", "shell"}, "devbox": {"run", "shell"}, "pixi": {"run", "exec"},
+	"make": nil, "just": nil, "go": {"run", "tool"}, "cargo": {"run"}, "dotnet": {"run", "tool"}, "bundle": {"exec"},
+}
 
 // wrappers are programs that run another program named in their arguments.
 // Shells are not included, because they run text in a language of their own.
@@ -55,16 +59,16 @@ var splitOption = regexp.MustCompile(`^(-[A-Za-z0]*S|--split-string=)`)
 // launcher returns the launcher that a command uses, "" if there is none. After
 // a wrapper it checks every argument, because which options take a value
 // depends on the wrapper's version. At worst, an option's value that equals a
-// launcher's name causes an unnecessary error. inFolder reports that the command
-// starts in the folder, so that its settings apply.
-func launcher(path string, args []string, inFolder bool) string {
-	name := launches(path, args, inFolder)
+// launcher's name causes an unnecessary error. starts is true if the command starts
+// in the folder, so that the programs in inFolder count.
+func launcher(path string, args []string, starts bool) string {
+	name := launches(path, args, starts)
 	if !slices.Contains(wrappers, baseName(path)) {
 		return name
 	}
 	for i := 0; i < len(args) && name == ""; i++ {
 		if variable, _, ok := strings.Cut(args[i], "="); !ok || strings.Contains(variable, "/") { // skip NAME=VALUE
-			name = launches(args[i], args[i+1:], inFolder)
+			name = launches(args[i], args[i+1:], starts)
 		}
 	}
 	return name
@@ -72,22 +76,28 @@ func launcher(path string, args []string, inFolder bool) string {
 
 // launches returns the name of the launcher, with its subcommand, if path is
 // one. Otherwise it returns "".
-func launches(path string, args []string, inFolder bool) string {
-	name := baseName(path)
-	words, ok := launchers[name]
-	if !ok {
-		return ""
+func launches(path string, args []string, starts bool) string {
+	name := listed(launchers, path, args)
+	if name == "" && starts {
+		name = listed(inFolder, path, args)
 	}
-	if words == nil {
+	return name
+}
+
+// listed returns the name of path's program, with its subcommand, if programs have it.
+func listed(programs map[string][]string, path string, args []string) string {
+	name := baseName(path)
+	words, ok := programs[name]
+	switch {
+	case !ok:
+		return ""
+	case words == nil:
 		return name
 	}
 	for _, a := range args { // options with values may precede the subcommand
 		if slices.Contains(words, a) {
 			return name + " " + a
 		}
-	}
-	if inFolder && slices.Contains(configured, name) {
-		return name
 	}
 	return ""
 }

@@ -21,13 +21,16 @@ import (
 // No permission applies to such a text. Runnel therefore gives opencode a plugin that
 // refuses every text that does not begin with a plain command, about which opencode
 // asks. Before that command, the text may have comments, assignments, cd with a plain
-// argument, tests, the head of a loop or a condition that has only plain words, and one
-// parenthesis. A shell runs the lines before a mistake in the text, of which the parser
-// then may see nothing, so nothing there may be evaluated:
+// argument, and tests. It may have no loop, condition or parenthesis: in these, one
+// argument that the parser does not understand, such as ${a:=(}, makes it miss the
+// command.
+//
+// A shell runs the lines before a mistake in the text, of which the parser then may see
+// nothing. So a shell must compute nothing before the first command:
 //   - Only digits are assigned to variables that hold numbers. For these, a shell
 //     computes the value, also that of $_ or of a name of a file.
 //   - A test is about a text or a file, and not about numbers or variables (-v). It has
-//     no words that a shell replaces by several, which may be such an option.
+//     no unquoted "*" or $NAME, whose result could be an option such as -v.
 //   - No word has a "[" within quotes.
 //
 // Only spaces, tabs and new lines end a word there, as in a shell. For \s, JavaScript
@@ -38,13 +41,13 @@ import (
 
 // opencodeTexts is the source of the plugin. The variables in "integers" hold numbers in
 // bash, zsh or ksh. A text must not begin with a name in "none": with these, the parsers
-// for Bash and PowerShell begin something else than a command, or opencode does not ask. No two parts of a regular expression match the same
-// character in two ways, or a long text would take forever.
+// for Bash and PowerShell start something other than a command, or opencode does not
+// ask. No two parts of a regular expression match the same character in two ways, or a
+// long text would take forever.
 const opencodeTexts = `const integers = "RANDOM|SRANDOM|SECONDS|LINENO|OPTIND|HISTCMD|HISTSIZE|SAVEHIST|LINES|COLUMNS|SHLVL|TMOUT|FUNCNEST|MAILCHECK|LOGCHECK|LISTMAX|KEYTIMEOUT|DIRSTACKSIZE|BAUD|ERRNO|ARGC|PPID|BASHPID|UID|EUID|GID|EGID|TTYIDLE|TRY_BLOCK_ERROR|TRY_BLOCK_INTERRUPT|ZSH_SUBSHELL"
 const word = /(?:[\w.,:@%+~\/=*-]|\$\w|\{\w[\w.,]*\})/.source
 const quoted = /(?:'[^'\n[]*'|"(?:[^"$\x60\\\n[]|\$\w)*")/.source
 const value = "(?:" + word + "+|" + quoted + ")"
-const plain = "(?:" + word + "|" + quoted + "|[ !])*"
 const next = /[ \t]*(?:&&|;|\n)/.source
 const variable = "(?!(?:" + integers + ")" + /\b(?!=\d*[ \t\n;&])/.source + ")" + /[A-Za-z_]\w*/.source
 const assign = variable + "=" + value + "?"
@@ -57,14 +60,11 @@ const before = [
   cd,
   "export(?:[ \\t]+" + assign + ")+" + next,
   assign + /(?:(?=[ \t\n])|[ \t]*(?:&&|;))/.source,
-  /(?:if|while|until)[ \t]+(?:![ \t]+)?/.source + test + /[ \t]*[;\n][ \t\n]*(?:then|do)[ \t\n]/.source,
   test + /[ \t]*(?:&&|\|\|)/.source,
-  "for[ \\t]+" + variable + /[ \t]+in[ \t]/.source + plain + /[;\n][ \t\n]*do[ \t\n]/.source,
-  /(?:if|while|until|time|!)[ \t]/.source,
+  /(?:time|!)[ \t]/.source,
 ]
 const command = /([A-Za-z_.\/~][\w.\/+-]*)(?=[ \t\n;&|]|$)(?!\s*(?:\\\r?\n\s*)*\()/.source
 const begin = new RegExp("^(?:" + before.join("|") + ")*" + command)
-const inParentheses = new RegExp("^[ \\t\\n]*\\((?!\\()(?:" + before.join("|") + ")*" + command.replace("[ \\t\\n;&|]", "[ \\t\\n;&|)]"))
 const inPowerShell = new RegExp("^(?:\\r|" + blank + "|" + cd + ")*" + /([A-Za-z][\w-]*)(?=[ \t\r\n;&|]|$)(?!\s*\()/.source)
 const none = /^(?:cd|chdir|pushd|popd|set-location|push-location|pop-location|declare|typeset|export|readonly|local|unset|unsetenv|function|if|then|elif|elseif|else|fi|for|foreach|select|while|until|do|done|case|esac|in|time|coproc|return|throw|exit|break|continue|try|catch|finally|switch|trap|data|param|dynamicparam|begin|process|end|clean|filter|class|enum|using|workflow|parallel|sequence|inlinescript|configuration)$/i
 const isPowerShell = (shell) => /pwsh|powershell/i.test(shell ?? "")
@@ -74,7 +74,7 @@ export const RunnelAsks = async () => ({
   "tool.execute.before": async (call, output) => {
     if (call.tool !== "bash") return
     const text = String(output.args?.command ?? "")
-    const first = powerShell ? inPowerShell.exec(text) : begin.exec(text) ?? inParentheses.exec(text)
+    const first = powerShell ? inPowerShell.exec(text) : begin.exec(text)
     if (!first || none.test(first[1])) throw new Error("Not run, because opencode may ask nobody about it. Begin the text with a plain command, such as: true;")
   },
 })
