@@ -241,7 +241,11 @@ func (h Housekeeping) mayDelete(ctx context.Context, id string, e *entry, check 
 // unless it is one of another project.
 func (h Housekeeping) hide(c conversation) {
 	if p := h.g.opener.providers.Named(c.rec.CLIType); p != nil && !c.foreign {
-		h.g.hidden.set(h.g.writers.owner(p).Name(), c.rec.AgentSessionID, true)
+		owner := h.g.writers.owner(p).Name()
+		h.g.hidden.set(owner, c.rec.AgentSessionID, true)
+		if h.g.natives != nil {
+			h.g.natives.hid(owner + ":" + c.rec.AgentSessionID)
+		}
 	}
 }
 

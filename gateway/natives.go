@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,6 +38,10 @@ type natives struct {
 	behind   atomic.Bool  // the first pass has not ended
 	asked    wake.Signal  // somebody searches
 	searched atomic.Int64 // time of the last search, in Unix nanoseconds
+	hides    wake.Signal  // hidden has grown
+
+	mu     sync.Mutex // guards hidden
+	hidden []string   // names of conversations whose sessions were deleted; the index may have them
 
 	// The rest belongs to the goroutine that calls run.
 	later   map[string]time.Time       // when a conversation may be read again
@@ -95,7 +100,7 @@ func (g *Gateway) startNatives() {
 		continued: func(ctx context.Context, list []conversations.Conversation) (map[string]store.Session, error) {
 			return ConversationsOf(g).continued(ctx, list, "")
 		},
-		working: g.sessions.working, asked: wake.New(), later: make(map[string]time.Time), whole: true, changed: make(map[conversations.Key]bool),
+		working: g.sessions.working, asked: wake.New(), hides: wake.New(), later: make(map[string]time.Time), whole: true, changed: make(map[conversations.Key]bool),
 	}
 	g.natives.behind.Store(true)
 	g.work.Go(g.natives.run)
@@ -140,6 +145,7 @@ func (n *natives) wait() {
 		n.whole = true
 	case <-n.asked:
 		n.whole = !watched
+	case <-n.hides: // pass removes them
 	case <-n.stored.Grown(n.version):
 	case <-readable:
 	case <-n.ctx.Done():
@@ -156,15 +162,62 @@ func (n *natives) next() (at time.Time) {
 	return at
 }
 
+// pause waits. Meanwhile, it removes conversations whose sessions are deleted.
 func (n *natives) pause(d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-n.ctx.Done():
+	over := time.After(d)
+	for {
+		select {
+		case <-over:
+			return
+		case <-n.ctx.Done():
+			return
+		case <-n.hides:
+			if n.forgetHidden() != nil {
+				n.hides.Send() // for the next pass, which reports the error
+				select {
+				case <-over:
+				case <-n.ctx.Done():
+				}
+				return
+			}
+		}
 	}
+}
+
+// hid is called when the session of a conversation is deleted. The index may
+// have the conversation from before it was a session, and from the moments in
+// which the agent had stored a prompt and not yet named its conversation.
+func (n *natives) hid(name string) {
+	n.mu.Lock()
+	n.hidden = append(n.hidden, name)
+	n.mu.Unlock()
+	n.hides.Send()
+}
+
+// forgetHidden removes the conversations that hid has named. Those that the
+// index does not have cost little.
+func (n *natives) forgetHidden() error {
+	n.mu.Lock()
+	names := n.hidden
+	n.hidden = nil
+	n.mu.Unlock()
+	if len(names) == 0 {
+		return nil
+	}
+	err := n.index.Forget(n.ctx, names...)
+	if err != nil {
+		n.mu.Lock()
+		n.hidden = append(names, n.hidden...)
+		n.mu.Unlock()
+	}
+	return err
 }
 
 // pass reads the conversations that have changed, or compares all.
 func (n *natives) pass() error {
+	if err := n.forgetHidden(); err != nil {
+		return err
+	}
 	list, all, now := n.stored.Changes(n.version)
 	if n.whole || all {
 		return n.passAll()
@@ -309,6 +362,9 @@ func (n *natives) update(list []conversations.Stored) error {
 		key := keyOf(c.Conversation)
 		if _, is := continued[key]; is {
 			n.later[key] = time.Now().Add(nativesRecheck)
+			continue
+		}
+		if n.importer.hidden.isHidden(key) { // its session was deleted meanwhile
 			continue
 		}
 		if n.dir != "" && diskFull(n.dir) {

@@ -244,6 +244,40 @@ func TestConversationsThatDisappearLeaveTheSearchIndex(t *testing.T) {
 	}
 }
 
+// The index has a conversation under its own name until it becomes a session. The
+// deletion of that session also removes these texts, and soon.
+func TestDeletedSessionsLeaveTheSearchIndexUnderEachName(t *testing.T) {
+	d, x, p := newDisk(t), searchIn(t, t.TempDir()), newFiling()
+	p.put("one", d.dir, "zebra one")
+	p.put("two", d.dir, "zebra two")
+	p.put("gone", d.dir, "zebra gone")
+	g := openNatives(t, d, x, p)
+	defer func() { closeIt(t, g) }()
+	prompts := SearchQuery{Text: "zebra", Kinds: promptKind}
+	x.finds(t, g, t.Context(), prompts, "prompt: zebra gone", "prompt: zebra two", "prompt: zebra one")
+	p.change(func() { delete(p.files, "gone") }) // the next one that disappears is removed an hour later
+	x.finds(t, g, t.Context(), prompts, "prompt: zebra two", "prompt: zebra one")
+	for x.natives(t) != "script:one script:two" {
+		<-x.changes
+	}
+	st, err := g.Load(t.Context(), "script:one", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.finds(t, g, t.Context(), prompts, "prompt: zebra two", "prompt: zebra one")
+	if _, err := HousekeepingOf(g).Delete(t.Context(), st.SessionID); err != nil {
+		t.Fatal(err)
+	}
+	for late := time.After(testload.Room(20 * time.Second)); x.natives(t) != "script:two"; {
+		select {
+		case <-x.changes:
+		case <-late:
+			t.Fatalf("the index still has %q", x.natives(t))
+		}
+	}
+	x.finds(t, g, t.Context(), prompts, "prompt: zebra two")
+}
+
 // The disk may be full, or the server killed, while a conversation is added:
 // every item is found once later.
 func TestConversationsAreIndexedCompletelyAfterAnError(t *testing.T) {
