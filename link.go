@@ -144,7 +144,7 @@ type openedMsg struct {
 	conn    Conn
 	release func()  // see Config.Reserve
 	opt     Options // with which the agent was started
-	afresh  bool    // the agent could not resume and has a new conversation
+	afresh  string  // why the agent could not resume and has a new conversation; else ""
 	err     error
 }
 
@@ -173,8 +173,8 @@ func (s *Session) open() {
 			return
 		}
 		conn, err := startConn(ctx, s.provider, opt)
-		afresh := opt.Resume != "" && CodeOf(err) == UnsupportedCapability && !opt.OneTurn && !opt.Fork
-		if afresh { // otherwise every later prompt would fail
+		afresh := s.whyAfresh(ctx, opt, err)
+		if afresh != "" { // otherwise every later prompt would fail
 			opt.Resume = ""
 			conn, err = startConn(ctx, s.provider, opt)
 		}
@@ -184,6 +184,42 @@ func (s *Session) open() {
 		}
 		s.do(func() { s.attach(openedMsg{conn, release, opt, afresh, err}) })
 	})
+}
+
+// whyAfresh returns why the agent, whose start with opt failed with err, may
+// begin a new conversation instead; "" if it may not.
+func (s *Session) whyAfresh(ctx context.Context, opt Options, err error) string {
+	if opt.Resume == "" || opt.OneTurn || opt.Fork {
+		return ""
+	}
+	switch CodeOf(err) {
+	case UnsupportedCapability:
+		return "This agent cannot resume a conversation after its process has ended."
+	case SessionNotFound:
+		if s.isUnstored(ctx, opt.Resume) {
+			return "The agent ended before it had stored the conversation."
+		}
+	}
+	return ""
+}
+
+// isUnstored reports whether an agent of this session named the conversation, and
+// may have ended before it stored it: no turn has completed.
+func (s *Session) isUnstored(ctx context.Context, conversation string) (named bool) {
+	for ev, err := range s.log.Read(ctx, s.id, 0) {
+		if err != nil {
+			return false
+		}
+		switch b := ev.Body.(type) {
+		case event.SessionUpdated:
+			named = named || b.AgentSessionID == conversation
+		case event.ResponseDone:
+			if b.Status == event.StatusCompleted {
+				return false
+			}
+		}
+	}
+	return named
 }
 
 // attach connects the agent that open started, and sends it the waiting prompt.
@@ -208,9 +244,9 @@ func (s *Session) attach(o openedMsg) {
 		if s.cfg.AgentStarted != nil {
 			s.cfg.AgentStarted(s.opt)
 		}
-		if o.afresh {
+		if o.afresh != "" {
 			s.facts.agentSessionID = ""
-			s.handleOutOfTurn(forgotten("This agent cannot resume a conversation after its process has ended."))
+			s.handleOutOfTurn(forgotten(o.afresh))
 			if s.flush() != nil {
 				return
 			}
