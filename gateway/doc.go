@@ -68,8 +68,8 @@
 //     goroutines.
 //  9. entry.mu: held briefly.
 //  10. capture.mu, checkpoints.mu, deletionHook.mu, egressRecords.mu, denialRecords.mu, feed.mu,
-//     follows.mu, governor.mu, hiddenList.mu, limiter.mu, recordWriter.mu, roster.mu,
-//     rulebook.mu, tally.mu, tapFilter.mu, unknowns.mu and writers.mu: no other
+//     follows.mu, governor.mu, hiddenList.mu, limiter.mu, natives.mu, recordWriter.mu,
+//     roster.mu, rulebook.mu, tally.mu, tapFilter.mu, unknowns.mu and writers.mu: no other
 //     lock is taken while one of them is held.
 //
 // Only the locks 1 to 6 are held during a call to a session, the log, the
