@@ -80,7 +80,7 @@ func (l *lossy) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, erro
 // Some agents name a conversation before they store it. If such an agent is
 // killed in its first turn, the session starts a new conversation instead of
 // failing for ever, also after a restart of the server.
-func TestConversationThatTheAgentDidNotStoreIsStartedAgain(t *testing.T) {
+func TestSessionStartsANewConversationIfTheAgentDidNotStoreTheFirst(t *testing.T) {
 	crash := `{"steps":[{"crash":true}]}`
 	for _, restarts := range []bool{false, true} {
 		p, log := &lossy{}, new(runnel.Memory)
@@ -118,7 +118,7 @@ func TestConversationThatTheAgentDidNotStoreIsStartedAgain(t *testing.T) {
 		if got := trace(t, log, "s"); strings.Count(got, "CONVERSATION_FORGOTTEN") != 1 {
 			t.Errorf("restarts %v: the log says\n%s", restarts, got)
 		}
-		// Once a turn has completed, the session does not forget its conversation.
+		// After a completed turn, a missing conversation is an error.
 		if err := s.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ type Writer struct {
 	Start   string `json:"-"` // start time of the process; with PID, it identifies the process
 	Session string `json:"-"` // session whose agent started the process; "" if none did
 	Own     bool   `json:"-"` // this process started it, without a session
-	Ends    bool   `json:"-"` // it is ending, or it is of an agent whose supervisor was killed, so it ends soon
+	Ends    bool   `json:"-"` // it is ending, or belongs to an agent whose supervisor was killed
 }
 
 // A WriterFinder knows which processes have the agent's stored conversations

@@ -38,7 +38,7 @@ type natives struct {
 	behind   atomic.Bool  // the first pass has not ended
 	asked    wake.Signal  // somebody searches
 	searched atomic.Int64 // time of the last search, in Unix nanoseconds
-	hides    wake.Signal  // hidden has grown
+	hides    wake.Signal  // hidden has a new name
 
 	mu     sync.Mutex // guards hidden
 	hidden []string   // names of conversations whose sessions were deleted; the index may have them
@@ -164,21 +164,17 @@ func (n *natives) next() (at time.Time) {
 
 // pause waits. Meanwhile, it removes conversations whose sessions are deleted.
 func (n *natives) pause(d time.Duration) {
-	over := time.After(d)
+	over, hides := time.After(d), n.hides
 	for {
 		select {
 		case <-over:
 			return
 		case <-n.ctx.Done():
 			return
-		case <-n.hides:
+		case <-hides:
 			if n.forgetHidden() != nil {
-				n.hides.Send() // for the next pass, which reports the error
-				select {
-				case <-over:
-				case <-n.ctx.Done():
-				}
-				return
+				n.hides.Send() // the next pass tries again, and reports the error
+				hides = nil
 			}
 		}
 	}

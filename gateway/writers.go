@@ -69,10 +69,10 @@ func identity(w runnel.Writer) string { return fmt.Sprintf("%d %s", w.PID, w.Sta
 // open, and that its user has not taken over. If there are any, of waits for the
 // exit of the session's last agent and looks again: that agent's processes have
 // the conversation open until then, and may have lost the supervisor by which
-// they are recognised. If a supervisor was killed, its agent may still run while
-// the session has not noticed that yet: of also waits for processes that are
-// about to end, and then for the session. of fails if ctx ends, because the list
-// may then be incomplete.
+// they are recognised. of also waits, for at most endTime, for processes that are
+// about to end: if a supervisor was killed, its agent runs for another moment. It then
+// waits until the session has noticed the end of its agent. of fails if ctx ends,
+// because the list may then be incomplete.
 func (w *writers) of(ctx context.Context, e *entry) ([]runnel.Writer, error) {
 	list := w.now(ctx, e)
 	if len(list) > 0 && e.session.AwaitExit(ctx) == nil {
@@ -83,7 +83,7 @@ func (w *writers) of(ctx context.Context, e *entry) ([]runnel.Writer, error) {
 		if slices.ContainsFunc(list, func(o runnel.Writer) bool { return o.Ends }) {
 			ended = true
 		} else if !ended || !e.session.Status().AgentAlive {
-			break // otherwise the process may have been the session's agent, to which a prompt would still go
+			break // while ended and AgentAlive, the session would send a prompt to the agent that has ended
 		}
 		select {
 		case <-time.After(endEvery):

@@ -249,8 +249,8 @@ func (k *asker) width() int {
 	return 0
 }
 
-// question returns the text of an approval for a screen of a width. It always
-// shows the exact arguments, never only the agent's description of them.
+// question returns the text of an approval for a screen of the given width. It
+// always shows the exact arguments, never only the agent's description of them.
 func question(a event.Approval, width int) string {
 	var b strings.Builder
 	tool, title := oneLine(a.ToolName, 80), oneLine(a.Title, 200)
@@ -277,9 +277,7 @@ func question(a event.Approval, width int) string {
 				fmt.Fprintf(&b, "  … %d more lines\n", len(lines)-i)
 				break
 			}
-			for j, row := range argumentRows(line, width) {
-				fmt.Fprintf(&b, "  %s%s\n", continued[:min(j, 1)*len(continued)], row)
-			}
+			b.WriteString("  " + strings.Join(argumentRows(line, width), "\n  "+continued) + "\n")
 		}
 	}
 	for i, c := range a.Choices {
@@ -288,8 +286,8 @@ func question(a event.Approval, width int) string {
 	return b.String()
 }
 
-// continued begins each further row of a line of arguments. The terminal would
-// begin it with the agent's text, which could then imitate a question.
+// continued begins each row of a line of arguments except the first. Otherwise the
+// agent's text would begin the row, and could imitate a question.
 const continued = "│ "
 
 // argumentRows splits a line of arguments into rows that fit the screen, with

@@ -128,8 +128,8 @@ func activity(s gateway.Status, now time.Time) string {
 // watchTime is the time between two updates of ps --watch.
 const watchTime = 2 * time.Second
 
-// watchSessions prints the list again and again until the user interrupts it. A
-// server that does not answer is away, unless that is the first request.
+// watchSessions prints the list again and again until the user interrupts it. After
+// the first list, a server that does not answer or is busy counts as stopped.
 func (a *app) watchSessions(ctx context.Context, c config, asJSON bool) error {
 	ended, ignore := firstEndSignal()
 	defer ignore()

@@ -63,7 +63,7 @@ func (c *Command) checkLaunch(ctx context.Context, opt runnel.Options, dirs []st
 			return startedByShim(opt, dirs[0], agent.Name, file)
 		}
 	}
-	if err := c.checkFurther(opt, dirs[0], agent); err != nil {
+	if err := c.checkProgramVariable(opt, dirs[0], agent); err != nil {
 		return err
 	}
 	if err := c.checkWorktrees(opt, dirs[0], agent); err != nil {
@@ -72,19 +72,19 @@ func (c *Command) checkLaunch(ctx context.Context, opt runnel.Options, dirs []st
 	return c.checkGit(ctx, opt, dirs, agent)
 }
 
-// checkFurther fails if the folder could determine which program runs as the one that
-// the variable c.Starts names.
-func (c *Command) checkFurther(opt runnel.Options, dir string, agent Agent) error {
+// checkProgramVariable fails if the folder could determine which program runs when
+// the agent starts the one that the variable c.ProgramVariable names.
+func (c *Command) checkProgramVariable(opt runnel.Options, dir string, agent Agent) error {
 	program := ""
 	for _, e := range c.Env {
-		if name, value, _ := strings.Cut(e, "="); c.Starts != "" && name == c.Starts {
+		if name, value, _ := strings.Cut(e, "="); c.ProgramVariable != "" && name == c.ProgramVariable {
 			program = value
 		}
 	}
 	if program == "" {
 		return nil
 	}
-	what := c.Starts + " of " + agent.Name
+	what := c.ProgramVariable + " of " + agent.Name
 	if relativeProgram(program) {
 		return Untrusted(opt, dir, what+" is the relative path "+text.OneLine(program, 300)+": the folder could choose the program. Write its whole path.")
 	}
@@ -93,7 +93,7 @@ func (c *Command) checkFurther(opt runnel.Options, dir string, agent Agent) erro
 	}
 	words := []string{program}
 	if slices.Contains([]string{".js", ".mjs", ".ts", ".tsx", ".jsx"}, filepath.Ext(program)) {
-		words = append(words, "node") // runs it
+		words = append(words, "node") // the agent runs such a file with node
 	}
 	for _, name := range words {
 		if file := shimRuns(name, nil, c.Env, dir); file != "" {
@@ -103,10 +103,10 @@ func (c *Command) checkFurther(opt runnel.Options, dir string, agent Agent) erro
 	return nil
 }
 
-// checkWorktrees fails if a link in the repository around dir leads the worktrees that
-// the agent creates there to another folder. What the repository has would then be in a
-// folder of the user, such as ~/.claude/agents, whose files can run programs. It does
-// not concern an agent in a sandbox, which cannot write there.
+// checkWorktrees fails if a link in the repository around dir makes the agent create
+// its worktrees outside of the repository. The repository's files would then be in a
+// folder of the user, such as ~/.claude/agents, whose files can run programs. An agent
+// in a sandbox is not checked, because it cannot write there.
 func (c *Command) checkWorktrees(opt runnel.Options, dir string, agent Agent) error {
 	if c.Worktrees == "" || opt.Sandbox.IsOn() {
 		return nil
@@ -133,8 +133,8 @@ func (c *Command) checkWorktrees(opt runnel.Options, dir string, agent Agent) er
 	return nil
 }
 
-// startedByShim returns the error for a program that a shim runs. file may make the shim
-// run another one.
+// startedByShim returns the error for a program that a shim starts. file may make the
+// shim start another program.
 func startedByShim(opt runnel.Options, dir, what, file string) error {
 	return Untrusted(opt, dir, what+" is started by a shim of a version manager, and "+text.OneLine(file, 300)+" may make it run a program at a path. "+
 		"Configure the agent's own program and its interpreter by their whole paths, or check this file.")

@@ -19,10 +19,10 @@ var launchers = map[string][]string{
 	"mise": {"exec", "x", "run"}, "volta": {"run"},
 }
 
-// inFolder are programs that apply settings of the current folder, such as
+// folderLaunchers are programs that apply settings of the current folder, such as
 // bunfig.toml, before they run a file in another one, or that run what a file of the
 // current folder names. Their values are as in launchers.
-var inFolder = map[string][]string{
+var folderLaunchers = map[string][]string{
 	"bun": nil, "deno": nil, "tsx": nil, "ts-node": nil,
 	"docker-compose": nil, "podman-compose": nil, "docker": {"compose"}, "podman": {"compose"},
 	"nix-shell": nil, "nix": {"run", "develop", "shell"}, "devbox": {"run", "shell"}, "pixi": {"run", "exec"},
@@ -59,16 +59,16 @@ var splitOption = regexp.MustCompile(`^(-[A-Za-z0]*S|--split-string=)`)
 // launcher returns the launcher that a command uses, "" if there is none. After
 // a wrapper it checks every argument, because which options take a value
 // depends on the wrapper's version. At worst, an option's value that equals a
-// launcher's name causes an unnecessary error. starts is true if the command starts
-// in the folder, so that the programs in inFolder count.
-func launcher(path string, args []string, starts bool) string {
-	name := launches(path, args, starts)
+// launcher's name causes an unnecessary error. inFolder is true if the command starts
+// in the folder; folderLaunchers count only then.
+func launcher(path string, args []string, inFolder bool) string {
+	name := launches(path, args, inFolder)
 	if !slices.Contains(wrappers, baseName(path)) {
 		return name
 	}
 	for i := 0; i < len(args) && name == ""; i++ {
 		if variable, _, ok := strings.Cut(args[i], "="); !ok || strings.Contains(variable, "/") { // skip NAME=VALUE
-			name = launches(args[i], args[i+1:], starts)
+			name = launches(args[i], args[i+1:], inFolder)
 		}
 	}
 	return name
@@ -76,15 +76,16 @@ func launcher(path string, args []string, starts bool) string {
 
 // launches returns the name of the launcher, with its subcommand, if path is
 // one. Otherwise it returns "".
-func launches(path string, args []string, starts bool) string {
+func launches(path string, args []string, inFolder bool) string {
 	name := listed(launchers, path, args)
-	if name == "" && starts {
-		name = listed(inFolder, path, args)
+	if name == "" && inFolder {
+		name = listed(folderLaunchers, path, args)
 	}
 	return name
 }
 
-// listed returns the name of path's program, with its subcommand, if programs have it.
+// listed returns the name of a program, with its subcommand, if programs contains it.
+// Otherwise it returns "".
 func listed(programs map[string][]string, path string, args []string) string {
 	name := baseName(path)
 	words, ok := programs[name]

@@ -33,9 +33,10 @@ type Command struct {
 	// an untrusted folder, the agent is then started in an empty directory.
 	Elsewhere bool
 
-	// Starts is the name of a variable in Env with the path of a further program,
-	// which the agent starts in its folder. Default: there is none.
-	Starts string
+	// ProgramVariable is the name of a variable in Env. Its value is the path of
+	// another program, which the agent starts in the session's folder. Default: there
+	// is no such variable.
+	ProgramVariable string
 
 	// Worktrees is the folder, below the root of a repository, in which the agent
 	// creates worktrees of git. Default: it creates none.

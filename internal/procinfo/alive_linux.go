@@ -10,7 +10,7 @@ type Running struct {
 	Start   string // start time; with the pid, it identifies the process
 	Session string // session of the nearest supervisor above the process; "" if there is none
 	Child   bool   // this process started it, directly or under a supervisor without a session
-	Ends    bool   // it is ending, or it is of an agent whose supervisor was killed, so it ends soon
+	Ends    bool   // it is ending, or belongs to an agent whose supervisor was killed
 }
 
 // RunningProcess returns facts about the process pid. ok is false if no such
@@ -31,7 +31,7 @@ func RunningProcess(pid int, start string) (r Running, ok bool) {
 	r.Child, r.Ends = st.Parent == os.Getpid(), st.Ending
 	line, err := Lineage(pid)
 	if err != nil {
-		r.Ends = true // its parents end, as far as is known
+		r.Ends = true // one of its parents has just ended
 		return r, !IsGone(err)
 	}
 	r.Ends = r.Ends || !belowSupervisor(line) && len(Marks(pid)) > 0

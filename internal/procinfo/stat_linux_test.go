@@ -86,10 +86,12 @@ func TestOwnProcess(t *testing.T) {
 	}
 }
 
-func TestMarksAndCommandLineOfAProcess(t *testing.T) {
-	mark := "SOME_" + MarkSuffix + "=x"
-	cmd := exec.Command("/bin/sh", "-c", "echo begun; read line", SuperviseCommand)
-	cmd.Env = []string{"A=1", mark, MarkSuffix + "_OTHER=x", "VALUE=" + MarkSuffix}
+// startShell starts a shell with an environment. It returns once the shell runs, because
+// the kernel may show the environment of this process until then. end ends the shell.
+func startShell(t *testing.T, env ...string) (cmd *exec.Cmd, end func()) {
+	t.Helper()
+	cmd = exec.Command("/bin/sh", "-c", "echo begun; read line", SuperviseCommand)
+	cmd.Env = env
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -101,11 +103,18 @@ func TestMarksAndCommandLineOfAProcess(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// Wait for output of the program: until it runs, the kernel may show the
-	// environment of this process.
 	if _, err := out.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
+	return cmd, func() {
+		in.Close()
+		_ = cmd.Wait()
+	}
+}
+
+func TestMarksAndCommandLineOfAProcess(t *testing.T) {
+	mark := "SOME_" + MarkSuffix + "=x"
+	cmd, end := startShell(t, "A=1", mark, MarkSuffix+"_OTHER=x", "VALUE="+MarkSuffix)
 	if got := Marks(cmd.Process.Pid); !slices.Equal(got, []string{mark}) {
 		t.Errorf("marks: %q", got)
 	}
@@ -115,35 +124,18 @@ func TestMarksAndCommandLineOfAProcess(t *testing.T) {
 	if is, err := IsSupervisor(cmd.Process.Pid); is || err != nil { // the first argument is not SuperviseCommand
 		t.Errorf("a supervisor: %v, %v", is, err)
 	}
-	in.Close()
-	_ = cmd.Wait()
+	end()
 	if _, err := IsSupervisor(cmd.Process.Pid); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of one that is gone: %v", err)
 	}
 }
 
 func TestOrdinaryProcessDoesNotEnd(t *testing.T) {
-	cmd := exec.Command("/bin/sh", "-c", "echo begun; read line")
-	cmd.Env = []string{"A=1"}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	cmd, end := startShell(t, "A=1")
+	defer end()
 	if r, ok := RunningProcess(cmd.Process.Pid, ""); !ok || r.Ends {
 		t.Errorf("as a running process: %+v, %v", r, ok)
 	}
-	in.Close()
-	_ = cmd.Wait()
 }
 
 func TestSupervisedSession(t *testing.T) {

@@ -91,9 +91,10 @@ func geminiWithPolicy(env []string, name, content string) ([]string, error) {
 var qwenOthers = []string{"agent(subagent_type:claude-code)", "agent(subagent_type:codex)"}
 
 // qwenAskFirst returns env, changed so that Qwen Code asks before each command and
-// before it makes a worktree, whose files may be those of another repository that the
-// folder's .git names, and starts no other agent. By itself, it does the latter without asking in the mode
-// auto-edit. In the mode yolo it does not ask nevertheless.
+// before it makes a worktree, and starts no other agent. A worktree may have the files
+// of another repository, which the folder's .git names. By itself, Qwen Code starts
+// other agents without asking in the mode auto-edit. In the mode yolo it asks about
+// nothing.
 func qwenAskFirst(env []string) ([]string, error) {
 	return qwenDefaults.change(env, func(settings map[string]json.RawMessage) error {
 		if err := permit(settings, "ask", "run_shell_command", "monitor", "enter_worktree"); err != nil {

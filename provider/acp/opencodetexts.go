@@ -25,22 +25,24 @@ import (
 // argument that the parser does not understand, such as ${a:=(}, makes it miss the
 // command.
 //
-// A shell runs the lines before a mistake in the text, of which the parser then may see
-// nothing. So a shell must compute nothing before the first command:
-//   - Only digits are assigned to variables that hold numbers. For these, a shell
-//     computes the value, also that of $_ or of a name of a file.
-//   - A test is about a text or a file, and not about numbers or variables (-v). It has
-//     no unquoted "*" or $NAME, whose result could be an option such as -v.
-//   - No word has a "[" within quotes.
+// If a text has a syntax error, a shell runs the lines before the error, and the parser
+// may find no command. An arithmetic expression can run a program: a[$(PROGRAM)]. So
+// nothing before the first command may be one:
+//   - Integer variables get digits only. A shell evaluates other values as expressions,
+//     also the content of $_ and names of files.
+//   - A test compares strings or examines a file. It does not compare numbers or examine
+//     a variable (-v). It has no unquoted "*" or $NAME, which could become such an
+//     option.
+//   - No quoted word contains "[".
 //
-// Only spaces, tabs and new lines end a word there, as in a shell. For \s, JavaScript
-// also takes other characters, which a shell takes for a part of the word.
+// Before the first command, only spaces, tabs and newlines end a word, as in a shell. In
+// JavaScript, \s also matches other characters, which a shell takes as part of a word.
 //
-// A name before parentheses is no command, but defines a function. The parser for
+// A name before parentheses defines a function and is no command. The parser for
 // PowerShell finds no command in "./x". The model learns why a text was refused.
 
-// opencodeTexts is the source of the plugin. The variables in "integers" hold numbers in
-// bash, zsh or ksh. A text must not begin with a name in "none": with these, the parsers
+// opencodeTexts is the source of the plugin. "integers" lists the integer variables of
+// bash, zsh and ksh. A text must not begin with a name in "none": with these, the parsers
 // for Bash and PowerShell start something other than a command, or opencode does not
 // ask. No two parts of a regular expression match the same character in two ways, or a
 // long text would take forever.

@@ -77,7 +77,7 @@ func TestOpencodeRunsNoTextAboutWhichItDoesNotAsk(t *testing.T) {
 
 // The parser for PowerShell, which opencode uses if its settings name that shell, finds
 // no command in the path of a program.
-func TestOpencodeRunsNoPathWithoutAskingWithPowerShell(t *testing.T) {
+func TestOpencodeRefusesPathsOfProgramsInPowerShell(t *testing.T) {
 	r := newRig(t, "opencode")
 	shell := filepath.Join(r.Home.Dir, "bin", "pwsh")
 	ran := filepath.Join(r.Home.Dir, "ran")

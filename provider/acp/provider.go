@@ -329,7 +329,7 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir, own: p.own}
 	c.tr.session.starts(opt.PermissionMode, p.asksFirst(opt))
 	c.Conn, err = agentconn.Start(ctx, agentconn.Command{
-		Path: path, Args: args, Env: env, Mark: "ACP_" + proc.MarkSuffix, Elsewhere: true, Starts: p.agent.quirks().startup.starts, Worktrees: p.agent.quirks().startup.worktrees, Above: obeyedAbove, Enclosure: box, Broker: b,
+		Path: path, Args: args, Env: env, Mark: "ACP_" + proc.MarkSuffix, Elsewhere: true, ProgramVariable: p.agent.quirks().startup.programVariable, Worktrees: p.agent.quirks().startup.worktrees, Above: obeyedAbove, Enclosure: box, Broker: b,
 	}, p.agent.conn(), c.tr, opt)
 	if err != nil {
 		return nil, err

@@ -113,9 +113,9 @@ type startupQuirks struct {
 	// ownTemp means that the agent uses a folder in the shared one for temporary
 	// files, also if another user created it; see agentconn.OwnTemp.
 	ownTemp bool
-	// starts is the name of the variable with the path of a further program, which the
-	// agent starts in the session's folder.
-	starts string
+	// programVariable is the name of the variable with the path of another program,
+	// which the agent starts in the session's folder.
+	programVariable string
 	// worktrees is the folder, below the root of a repository, in which the agent
 	// creates worktrees of git.
 	worktrees string

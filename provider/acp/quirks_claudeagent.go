@@ -29,9 +29,9 @@ func claudeAgent() *quirks {
 			bypass:        []setting{{"mode", "bypassPermissions"}, {"mode", "auto"}},
 			prepare:       claudeOptions,
 			passesOptions: true, passesDisallowed: true,
-			showsThinking: true,
-			starts:        "CLAUDE_CODE_EXECUTABLE",
-			worktrees:     filepath.Join(".claude", "worktrees"),
+			showsThinking:   true,
+			programVariable: "CLAUDE_CODE_EXECUTABLE",
+			worktrees:       filepath.Join(".claude", "worktrees"),
 			environ: func(opt runnel.Options) []string {
 				env := []string{
 					"CLAUDE_CODE_THINKING_DISPLAY=" + string(cmp.Or(opt.ThinkingDisplay, runnel.ThinkingSummarized)),

@@ -105,8 +105,9 @@ var subagentNames = []string{"Agent", "Task"}
 var schedulingTools = []string{"CronCreate", "ScheduleWakeup"}
 
 // movingTools are the tools by which the model makes the agent work in another folder.
-// 2.1.197 enters every worktree that the repository names, and some links, without
-// asking. It then reads, and with acceptEdits also writes, there as in the session's folder.
+// Without asking, 2.1.197 enters any worktree that the repository lists, and follows
+// some links. It then reads and, with acceptEdits, writes there as in the session's
+// folder.
 var movingTools = []string{"EnterWorktree"}
 
 // subagentTools are all tools that can let a subagent work. A workflow is a script

@@ -65,7 +65,7 @@ func TestWorktreesThatTheModelEntersAreAskedAbout(t *testing.T) {
 // Claude Code 2.1.197 creates the worktree of a subagent where a link of the repository
 // leads. In a folder of the user, the files there are settings, such as the definition
 // of a subagent with hooks. A worktree with a change stays, and the attributes make one.
-func TestRepositoryPutsNoFilesAmongSettingsByAWorktree(t *testing.T) {
+func TestWorktreesStayInTheRepository(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		agents := filepath.Join(r.Home.Config, "agents")
 		for _, dir := range []string{agents, r.File(".claude")} {
