@@ -61,7 +61,18 @@ type rig struct{ *agentrig.Rig }
 // eachAgent runs a test with the usual versions, in parallel with other tests.
 func eachAgent(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Parallel()
-	for _, b := range realagents.UsualClaude(t) {
+	each(t, realagents.UsualClaude(t), test)
+}
+
+// everyAgent is eachAgent with all pinned versions. It is for tests of what an older
+// version does and the newest does not.
+func everyAgent(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Parallel()
+	each(t, realagents.Claude(t), test)
+}
+
+func each(t *testing.T, binaries []realagents.Binary, test func(t *testing.T, r *rig)) {
+	for _, b := range binaries {
 		t.Run(b.Version, func(t *testing.T) {
 			t.Parallel()
 			test(t, newRig(t, b))

@@ -25,7 +25,7 @@ func (r *rig) git(dir string, arguments ...string) {
 // A repository can name any other one as its worktree. Claude Code 2.1.197 reads and
 // writes files in a worktree that it entered as in the session's folder.
 func TestWorktreesThatTheModelEntersAreAskedAbout(t *testing.T) {
-	eachAgent(t, func(t *testing.T, r *rig) {
+	everyAgent(t, func(t *testing.T, r *rig) {
 		other := filepath.Join(r.Home.Dir, "other")
 		named := r.File(".git/worktrees/evil")
 		r.git(r.Home.Dir, "init", "-q", other)
@@ -66,7 +66,7 @@ func TestWorktreesThatTheModelEntersAreAskedAbout(t *testing.T) {
 // leads. In a folder of the user, the files there are settings, such as the definition
 // of a subagent with hooks. A worktree with a change stays, and the attributes make one.
 func TestWorktreesStayInTheRepository(t *testing.T) {
-	eachAgent(t, func(t *testing.T, r *rig) {
+	everyAgent(t, func(t *testing.T, r *rig) {
 		agents := filepath.Join(r.Home.Config, "agents")
 		for _, dir := range []string{agents, r.File(".claude")} {
 			if err := os.MkdirAll(dir, 0o700); err != nil {
