@@ -60,7 +60,6 @@ func (r *Rig) AsksLanguageServer(tool, file, read, path string) {
 		fakemodel.Step{Blocks: []fakemodel.Block{fakemodel.Call(tool, map[string]any{"operation": "hover", file: r.File("a.x"), "line": 1, "character": 1})}},
 		fakemodel.Step{Text: "Done."},
 	)
-	r.DenyAll()
 }
 
 func (r *Rig) writeOwn(path, text string) {

@@ -13,14 +13,14 @@ import (
 func TestLanguageServersOfTheUser(t *testing.T) {
 	eachOf(t, []string{"copilot", "claude-agent-acp"}, func(t *testing.T, r *rig) {
 		mark := r.OffersLanguageServer()
-		ask := func() { r.AsksLanguageServer("lsp", "file", "view", "path") }
+		ask := func() { r.AsksLanguageServer("lsp", "file", "view", "path"); r.DenyAll() }
 		r.InstallsCopilotServer()
 		if r.Agent.Name == "claude-agent-acp" {
 			r.InstallsPlugins()
 			// The configuration of the agent names the user's folders.
 			r.Provider = New(known(t, r.Agent.Name)).(runnel.Programmable).WithProgram(append([]string{r.Agent.Path}, r.Agent.Args...), r.Opt.Env)
 			r.Opt.Env = nil
-			ask = func() { r.AsksLanguageServer("LSP", "filePath", "Read", "file_path") }
+			ask = func() { r.AsksLanguageServer("LSP", "filePath", "Read", "file_path"); r.DenyAll() }
 		}
 		ask()
 		r.Close()

@@ -16,13 +16,14 @@ func TestLanguageServersOfPlugins(t *testing.T) {
 		mark := r.OffersLanguageServer()
 		r.InstallsPlugins()
 		r.AsksLanguageServer("LSP", "filePath", "Read", "file_path")
+		r.DenyAll()
 		r.Close()
 		if exists(mark) {
 			t.Error("a language server ran a program of the folder")
 		}
 		r.Opt.Trusted, r.Conn = true, nil // proves that the test can fail
 		r.AsksLanguageServer("LSP", "filePath", "Read", "file_path")
-		agentrig.Await(t, mark)
+		agentrig.Await(t, mark) // 2.1.197 then waits for the server forever, so the turn does not end
 	})
 }
 
